@@ -1,0 +1,1 @@
+"""Draws reports: terminal, Markdown, JSON, figures, HTML. Computes nothing."""

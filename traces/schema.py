@@ -1,0 +1,125 @@
+"""The Arrow tables of specscope: one set per rank, every column with type and meaning.
+
+Times are integer nanoseconds of the file's own clock; the base of that clock is in
+`sources.clock_base_ns` and is added only when files are compared. Names are UTF-8 with
+replacement characters where the trace was not; they are hostile text.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+
+NAME = pa.dictionary(pa.int32(), pa.string())
+WORD = pa.dictionary(pa.int8(), pa.string())
+
+
+def _schema(*fields: tuple[str, pa.DataType, str]) -> pa.Schema:
+    """Fields as (name, type, meaning); a name ending in `?` may be null."""
+    return pa.schema(
+        [
+            pa.field(
+                name.rstrip("?"), kind, nullable=name.endswith("?"), metadata={"doc": meaning}
+            )
+            for name, kind, meaning in fields
+        ],
+        metadata={"specscope_schema_version": str(SCHEMA_VERSION)},
+    )
+
+
+OPS = _schema(
+    ("op_id", pa.int64(), "row number, in file order"),
+    ("kind", WORD, "kernel, copy, set, graph"),
+    ("name", NAME, "demangled name as the trace has it"),
+    ("device", pa.int32(), "device index within the process"),
+    ("stream", pa.int64(), "stream number"),
+    ("start_ns", pa.int64(), "start on the GPU"),
+    ("end_ns", pa.int64(), "end on the GPU"),
+    ("correlation?", pa.int64(), "id shared with the launch call of the same process"),
+    ("call_id?", pa.int64(), "launch call, filled by analyzers.links"),
+    ("graph_node?", pa.int64(), "CUDA graph node id where recorded"),
+    ("bytes?", pa.int64(), "bytes moved or set"),
+)
+
+CALLS = _schema(
+    ("call_id", pa.int64(), "row number, in file order"),
+    ("kind", WORD, "launch, graph_launch, sync, copy, set, alloc, other"),
+    ("name", NAME, "API name"),
+    ("pid", pa.int64(), "process; negative: see tracks"),
+    ("tid", pa.int64(), "thread; negative: see tracks"),
+    ("start_ns", pa.int64(), "start on the host"),
+    ("end_ns", pa.int64(), "end on the host"),
+    ("correlation?", pa.int64(), "id shared with the ops it launched"),
+)
+
+RANGES = _schema(
+    ("range_id", pa.int64(), "row number, in file order"),
+    ("kind", WORD, "annotation, nvtx, operator, frame, module"),
+    ("name", NAME, "text of the range"),
+    ("pid", pa.int64(), "process; negative: see tracks"),
+    ("tid", pa.int64(), "thread; negative: see tracks"),
+    ("start_ns", pa.int64(), "start on the host"),
+    ("end_ns", pa.int64(), "end on the host"),
+)
+
+COLLECTIVES = _schema(
+    ("op_id?", pa.int64(), "the op, when the metadata stood on a GPU op"),
+    ("range_id?", pa.int64(), "the operator range, when it stood on the host"),
+    ("name", pa.string(), "collective, as recorded"),
+    ("group?", pa.string(), "process group name"),
+    ("ranks?", pa.string(), "ranks of the group, as recorded"),
+    ("sequence?", pa.int64(), "sequence number in the group"),
+    ("elements_in?", pa.int64(), "elements in"),
+    ("elements_out?", pa.int64(), "elements out"),
+    ("dtype?", pa.string(), "element type"),
+    ("bytes?", pa.int64(), "bytes in, where the element size is known"),
+)
+
+TRACKS = _schema(
+    ("pid", pa.int64(), "process; below 0: stands for a text in the file"),
+    ("tid?", pa.int64(), "thread; null: the row names the process"),
+    ("label", pa.string(), "name or text of the track"),
+    ("field", WORD, "process_name, thread_name, process_labels, pid_text, tid_text"),
+)
+
+LOSSES = _schema(
+    ("source", pa.string(), "file name"),
+    ("offset?", pa.int64(), "byte offset in the unpacked text, or null"),
+    ("length?", pa.int64(), "bytes, or null"),
+    ("count", pa.int64(), "events or records concerned"),
+    ("reason", pa.string(), "short code, documented in docs/losses.md"),
+    ("action", pa.string(), "what was done, in words"),
+)
+
+SOURCES = _schema(
+    ("path", pa.string(), "as given"),
+    ("format", pa.string(), "kineto-json, kineto-json.gz, ..."),
+    ("producer?", pa.string(), "what wrote it, as far as the file shows"),
+    ("bytes", pa.int64(), "size on disk"),
+    ("text_bytes", pa.int64(), "size unpacked"),
+    ("fingerprint", pa.string(), "sha256 of size, head, tail and sampled blocks"),
+    ("rank?", pa.int32(), "rank recorded in the file, or null"),
+    ("world_size?", pa.int32(), "world size recorded in the file, or null"),
+    ("groups?", pa.string(), "process groups, JSON"),
+    ("devices?", pa.string(), "device names, JSON"),
+    ("clock_base_ns?", pa.int64(), "base of the file's clock since 1970, or null"),
+    ("resolution_ns", pa.int64(), "1 or 1000"),
+    ("events", pa.int64(), "event objects in the file"),
+    ("dropped", pa.string(), "events left out by design, JSON {category: count}"),
+)
+
+TABLES = {
+    "ops": OPS,
+    "calls": CALLS,
+    "ranges": RANGES,
+    "collectives": COLLECTIVES,
+    "tracks": TRACKS,
+    "losses": LOSSES,
+    "sources": SOURCES,
+}
+
+
+def empty(name: str) -> pa.Table:
+    """An empty table of that schema."""
+    return TABLES[name].empty_table()
