@@ -1,0 +1,135 @@
+"""GPU times that cannot be true, and begin/end pairs: found, mended, counted.
+
+All functions are vectorised; none looks at events one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .events import ABSENT
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+# An op that starts this much before its own launch call has a time from another clock. The
+# clocks of a good trace differ by microseconds (facts: up to some us in bad files).
+EARLY_START_NS = 1_000_000
+
+# An op that ends this much after a *later launch* on its stream has ended carries a late
+# completion stamp. Kernels of one stream do overlap (programmatic dependent launch: up to 51 ms
+# in our recordings, where the later kernel waits for the earlier one), but in 48 real traces
+# no op at all ends after the end of one that started later on its stream. Branches of one graph
+# launch may share a stream number and do end in any order, so ops of the same launch are never
+# held against each other.
+LATE_END_NS = 1_000_000
+
+
+def earliest_call(op_correlation: Ints, call_correlation: Ints, call_start: Ints) -> Ints:
+    """Start of the earliest call with each op's correlation; ABSENT where there is none."""
+    found = np.full(len(op_correlation), ABSENT, dtype=np.int64)
+    known = call_correlation != ABSENT
+    if not known.any() or not len(op_correlation):
+        return found
+    ids, starts = call_correlation[known], call_start[known]
+    order = np.lexsort((starts, ids))
+    ids, starts = ids[order], starts[order]
+    first = np.r_[True, ids[1:] != ids[:-1]]
+    ids, starts = ids[first], starts[first]
+    place = np.minimum(np.searchsorted(ids, op_correlation), len(ids) - 1)
+    hit = ids[place] == op_correlation
+    found[hit] = starts[place[hit]]
+    return found
+
+
+def invalid_op_times(start: Ints, dur: Ints, has_time: Bools, call_start: Ints) -> Bools:
+    """Ops without a time, with time and length 0, or far before their own launch call."""
+    early = (call_start != ABSENT) & (start < call_start - EARLY_START_NS)
+    return ~has_time | ((start == 0) & (dur == 0)) | early
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """Ops whose end was taken back: their index, their end as recorded, and the repaired one."""
+
+    index: Ints
+    raw_end: Ints
+    end: Ints
+
+
+def clip_late_ends(device: Ints, stream: Ints, start: Ints, end: Ints, launch: Ints) -> Clipped:
+    """Ops that run on beyond a later launch of their stream, clipped to the next start there.
+
+    `launch` is the correlation; an op without one (ABSENT) is a launch of its own. The inputs
+    are not changed.
+    """
+    order = np.lexsort((end, start, stream, device))
+    changed = (np.diff(device[order]) != 0) | (np.diff(stream[order]) != 0)
+    found = [_NONE]
+    ends = [_NONE]
+    for track in np.split(order, np.flatnonzero(changed) + 1):
+        late, new_end = _late_on_track(start[track], end[track], launch[track])
+        found.append(track[late])
+        ends.append(new_end)
+    index = np.concatenate(found)
+    return Clipped(index, end[index], np.concatenate(ends))
+
+
+_NONE: Ints = np.zeros(0, dtype=np.int64)
+
+
+def _late_on_track(start: Ints, end: Ints, launch: Ints) -> tuple[Ints, Ints]:
+    """Positions with a late end among the ops of one stream in start order, and their mend."""
+    count = len(start)
+    if count < 2:
+        return _NONE, _NONE
+    smallest_end = np.minimum.accumulate(end[::-1])[::-1]
+    if not (end[:-1] > smallest_end[1:] + LATE_END_NS).any():
+        return _NONE, _NONE
+    _, group = np.unique(launch, return_inverse=True)
+    last_of_group = np.zeros(group.max() + 1, dtype=np.int64)
+    last_of_group[group] = np.arange(count)  # the last assignment stays
+    after = np.where(launch == ABSENT, np.arange(count), last_of_group[group]) + 1
+    bound = smallest_end[np.minimum(after, count - 1)] + LATE_END_NS
+    late = np.flatnonzero((after < count) & (end > bound))
+    nearest = np.searchsorted(start, start[late], side="right")
+    new_end = start[np.minimum(nearest, count - 1)]
+    usable = (nearest < count) & (new_end < end[late])
+    return late[usable], new_end[usable]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Begin and end events that belong together, by index, and those without a partner."""
+
+    begin: Ints
+    end: Ints
+    alone: Ints
+
+
+def join_begin_end(begin: Bools, end: Bools, pid: Ints, tid: Ints, ts: Ints) -> Pairs:
+    """Pairs ph B with ph E as a stack per thread: by time, equal times in file order."""
+    events = np.flatnonzero(begin | end)
+    if not len(events):
+        return Pairs(_NONE, _NONE, _NONE)
+    order = events[np.lexsort((events, ts[events], tid[events], pid[events]))]
+    opens = begin[order]
+    new_thread = np.r_[True, (np.diff(pid[order]) != 0) | (np.diff(tid[order]) != 0)]
+    thread = np.cumsum(new_thread) - 1
+    depth = np.cumsum(np.where(opens, 1, -1))
+    level = depth - np.where(opens, 1, 0)  # a pair stands on the same level
+    rows = np.lexsort((np.arange(len(order)), level, thread))
+    first, second = rows[:-1], rows[1:]
+    match = (
+        opens[first]
+        & ~opens[second]
+        & (thread[first] == thread[second])
+        & (level[first] == level[second])
+    )
+    paired = np.concatenate([first[match], second[match]])
+    alone = np.ones(len(order), dtype=np.bool_)
+    alone[paired] = False
+    return Pairs(order[first[match]], order[second[match]], order[alone])
