@@ -10,31 +10,28 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from . import schema
-from .events import Document
+from .kineto_events import Events
 from .kineto_names import DTYPE_BYTES
+from .kineto_tables import read_args, rows_of
 
 Ints = npt.NDArray[np.int64]
 
 
-def collective_table(doc: Document, ops: Ints, ranges: Ints) -> tuple[pa.Table, list[int]]:
-    """Rows for the events with collective arguments among `ops` and `ranges` (sorted indices).
+def collective_table(events: Events, ops: Ints, ranges: Ints) -> tuple[pa.Table, Ints]:
+    """Rows for the events with collective arguments among `ops` and `ranges` (ascending).
 
     Returns the table and the offsets of events whose arguments could not be read.
     """
-    wanted = doc.ph[doc.args_event] != ord("M")
-    at = np.flatnonzero(wanted)
-    events = doc.args_event[at]
-    op_row, is_op = _rows(ops, events)
-    range_row, is_range = _rows(ranges, events)
+    doc = events.document
+    event, there = rows_of(events.row, doc.args_event)
+    op_row, is_op = rows_of(ops, event)
+    range_row, is_range = rows_of(ranges, event)
     rows: list[dict[str, Any]] = []
     unreadable: list[int] = []
-    for position in np.flatnonzero(is_op | is_range).tolist():
-        try:
-            args = json.loads(doc.args_text[at[position]].decode("utf-8", "replace"), strict=False)
-        except (ValueError, RecursionError):
-            args = None
-        if not isinstance(args, dict):
-            unreadable.append(int(doc.offset[events[position]]))
+    for position in np.flatnonzero(there & (is_op | is_range)).tolist():
+        args = read_args(doc.args_text[position])
+        if not args:
+            unreadable.append(int(events.offset[event[position]]))
             continue
         rows.append(
             _row(args)
@@ -43,16 +40,8 @@ def collective_table(doc: Document, ops: Ints, ranges: Ints) -> tuple[pa.Table, 
                 "range_id": int(range_row[position]) if is_range[position] else None,
             }
         )
-    return pa.Table.from_pylist(rows, schema=schema.COLLECTIVES), unreadable
-
-
-def _rows(index: Ints, events: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Row of each event in `index`, and whether it is there."""
-    place = np.searchsorted(index, events)
-    there = np.zeros(len(events), dtype=np.bool_)
-    inside = place < len(index)
-    there[inside] = index[place[inside]] == events[inside]
-    return place, there
+    table = pa.Table.from_pylist(rows, schema=schema.COLLECTIVES)
+    return table, np.array(unreadable, dtype=np.int64)
 
 
 def _row(args: dict[str, Any]) -> dict[str, Any]:

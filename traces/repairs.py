@@ -48,7 +48,8 @@ def earliest_call(op_correlation: Ints, call_correlation: Ints, call_start: Ints
 def invalid_op_times(start: Ints, dur: Ints, has_time: Bools, call_start: Ints) -> Bools:
     """Ops without a time, with time and length 0, or far before their own launch call."""
     early = (call_start != ABSENT) & (start < call_start - EARLY_START_NS)
-    return ~has_time | ((start == 0) & (dur == 0)) | early
+    bad: Bools = ~has_time | ((start == 0) & (dur == 0)) | early
+    return bad
 
 
 @dataclass(frozen=True)

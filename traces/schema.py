@@ -19,9 +19,7 @@ def _schema(*fields: tuple[str, pa.DataType, str]) -> pa.Schema:
     """Fields as (name, type, meaning); a name ending in `?` may be null."""
     return pa.schema(
         [
-            pa.field(
-                name.rstrip("?"), kind, nullable=name.endswith("?"), metadata={"doc": meaning}
-            )
+            pa.field(name.rstrip("?"), kind, nullable=name.endswith("?"), metadata={"doc": meaning})
             for name, kind, meaning in fields
         ],
         metadata={"specscope_schema_version": str(SCHEMA_VERSION)},
