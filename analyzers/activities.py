@@ -17,7 +17,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from specscope.analyzers.name_rules import Matcher, bundled, parse_toml, pattern_error
+from specscope.analyzers.name_rules import (
+    Matcher,
+    as_array,
+    bundled,
+    parse_toml,
+    pattern_error,
+    per_row,
+    values_and_rows,
+)
 from specscope.traces.errors import UsageError
 
 ACTIVITIES = (
@@ -41,6 +49,8 @@ ACTIVITIES = (
 """The vocabulary; the position of a word is its code."""
 
 CODE_OF_ACTIVITY = {name: code for code, name in enumerate(ACTIVITIES)}
+
+OTHER = np.int8(CODE_OF_ACTIVITY["other"])
 
 COMPUTE, COLLECTIVE, COPY, SET = range(4)
 
@@ -92,11 +102,11 @@ class Rules:
     def _codes(self) -> Codes:
         # The last entry answers index -1: no rule matched.
         codes = [CODE_OF_ACTIVITY[rule.activity] for rule in self.rules]
-        return np.array([*codes, CODE_OF_ACTIVITY["other"]], np.int8)
+        return np.array([*codes, OTHER], np.int8)
 
     def match(self, names: pa.Array | Sequence[str]) -> npt.NDArray[np.int32]:
         """Index of the rule that decides each name, -1 for none: int32[len(names)]."""
-        return self._matcher.first(_as_array(names))
+        return self._matcher.first(as_array(names))
 
     def codes(self, names: pa.Array | Sequence[str]) -> Codes:
         """Activity code of each name, taken as a kernel's: int8[len(names)]."""
@@ -139,25 +149,19 @@ def classify(
     ['gemm', 'set']
     """
     rules = rules or load_rules()
-    encoded = _as_array(names).dictionary_encode()
-    codes = _per_row(encoded, rules.codes(encoded.dictionary))
+    values, rows = values_and_rows(as_array(names))
+    of_value = rules.codes(values)
     if kinds is None:
-        texts = pc.fill_null(_as_array(names), "")
-        codes[_true(pc.match_substring_regex(texts, "^Memcpy |^CopyDeviceTo|^CopyHostTo"))] = (
-            CODE_OF_ACTIVITY["copy"]
-        )
-        codes[_true(pc.starts_with(texts, "Memset "))] = CODE_OF_ACTIVITY["set"]
-        return codes
-    return _by_kind(codes, pa.array(kinds, pa.string()).dictionary_encode())
+        of_value = _by_tracer_name(values, of_value)
+        return per_row(of_value, rows, OTHER)
+    return _by_kind(per_row(of_value, rows, OTHER), as_array(kinds))
 
 
 def activity_codes(ops: pa.Table, rules: Rules | None = None) -> Codes:
     """Activity code of each row of an ops table: int8[rows], positions in `ACTIVITIES`."""
     rules = rules or load_rules()
-    names = _one_dictionary(ops.column("name"))
-    return _by_kind(
-        _per_row(names, rules.codes(names.dictionary)), _one_dictionary(ops.column("kind"))
-    )
+    names, rows = values_and_rows(ops.column("name"))
+    return _by_kind(per_row(rules.codes(names), rows, OTHER), ops.column("kind"))
 
 
 def activity_column(ops: pa.Table, rules: Rules | None = None) -> pa.DictionaryArray:
@@ -176,52 +180,34 @@ def as_words(codes: Codes) -> pa.DictionaryArray:
 def family_column(ops: pa.Table, rules: Rules | None = None) -> pa.DictionaryArray:
     """Finer class of each row of an ops table; ops that are no kernels have their kind."""
     rules = rules or load_rules()
-    names = _one_dictionary(ops.column("name"))
-    kinds = _one_dictionary(ops.column("kind"))
-    words = rules.families(names.dictionary)
-    by_name = pa.array(words, pa.string()).take(names.indices)
-    by_kind = kinds.dictionary.take(kinds.indices)
-    is_kernel = pc.invert(pc.is_in(by_kind, pa.array(list(_ACTIVITY_OF_KIND))))
-    return pc.fill_null(pc.if_else(is_kernel, by_name, by_kind), "other").dictionary_encode()
+    names, name_rows = values_and_rows(ops.column("name"))
+    kinds, kind_rows = values_and_rows(ops.column("kind"))
+    by_name = pa.array([*rules.families(names), "other"]).take(pa.array(name_rows))
+    own = [word if word in _ACTIVITY_OF_KIND else None for word in kinds.to_pylist()]
+    by_kind = pa.array([*own, None], pa.string()).take(pa.array(kind_rows))
+    return pc.coalesce(by_kind, by_name).dictionary_encode()
 
 
-def _as_array(names: pa.Array | Sequence[str]) -> pa.Array:
-    return names if isinstance(names, pa.Array) else pa.array(names, pa.string())
+def _by_tracer_name(names: pa.Array, codes: Codes) -> Codes:
+    """Codes with those of the names that tracers give to copies and sets put right."""
+    codes = codes.copy()
+    for activity, pattern in (("copy", "^(?:Memcpy |Copy(?:Device|Host)To)"), ("set", "^Memset ")):
+        hits = Matcher([pattern]).first(names) == 0
+        codes[hits] = CODE_OF_ACTIVITY[activity]
+    return codes
 
 
-def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(mask.to_numpy(zero_copy_only=False), np.bool_)
+def _codes_of_kinds(words: Sequence[str | None]) -> Codes:
+    """Activity code that each kind alone decides, -1 where the name has to be asked."""
+    decided = [_ACTIVITY_OF_KIND.get(word or "") for word in words]
+    return np.array([CODE_OF_ACTIVITY[word] if word else -1 for word in decided], np.int8)
 
 
-def _one_dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """A column as one dictionary array, so that each distinct name is asked once."""
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    if column.num_chunks == 0:
-        return pa.array([], column.type)
-    return pa.concat_arrays(column.unify_dictionaries().chunks)
-
-
-def _per_row(encoded: pa.DictionaryArray, of_value: Codes) -> Codes:
-    """Codes of the dictionary's values laid out over the rows; null rows are `other`."""
-    table = np.append(of_value, np.int8(CODE_OF_ACTIVITY["other"]))
-    indices = pc.fill_null(encoded.indices.cast(pa.int64()), len(of_value))
-    return np.asarray(table[indices.to_numpy()], np.int8)
-
-
-def _by_kind(codes: Codes, kinds: pa.DictionaryArray) -> Codes:
+def _by_kind(codes: Codes, kinds: pa.ChunkedArray | pa.Array) -> Codes:
     """Codes with those of copies, sets and graph launches put by their kind."""
-    own = np.array(
-        [
-            CODE_OF_ACTIVITY[_ACTIVITY_OF_KIND[word]] if word in _ACTIVITY_OF_KIND else -1
-            for word in kinds.dictionary.to_pylist()
-        ]
-        + [-1],
-        np.int8,
-    )
-    rows = pc.fill_null(kinds.indices.cast(pa.int64()), len(own) - 1).to_numpy()
-    by_kind = own[rows]
-    return np.where(by_kind >= 0, by_kind, codes).astype(np.int8)
+    words, rows = values_and_rows(kinds)
+    decided = per_row(_codes_of_kinds(words.to_pylist()), rows, np.int8(-1))
+    return np.where(decided >= 0, decided, codes).astype(np.int8)
 
 
 @cache

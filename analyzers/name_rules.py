@@ -4,8 +4,8 @@ Patterns are RE2 syntax (run by Arrow): matching is linear in the text whatever 
 so neither a hostile name nor a careless rule can stall an analysis. Look-around and back
 references do not exist there; order does their work.
 
-Cost: about log2(rules) passes over the distinct names; 3,000 names of usual length against
-150 rules take some 20 ms.
+Cost: some ten passes over the distinct names, fewer for those matched early; 2,800 names
+against 120 rules take 30 ms.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,13 @@ else:  # pragma: no cover
 HEAD_CHARS = 4096
 TAIL_CHARS = 1024
 
+# Patterns asked as one alternation. All 120 at once outgrow the memory RE2 gives its automaton
+# and take it ten times as long as two halves (60 ms against 8 for 2,800 names).
+BLOCK = 24
+
 Indices = npt.NDArray[np.int32]
+Rows = npt.NDArray[np.int64]
+Number = TypeVar("Number", bound=np.generic)
 
 
 def clip_names(names: pa.Array) -> pa.Array:
@@ -75,8 +81,11 @@ class Matcher:
         rows = np.arange(len(names), dtype=np.int64)
         if not self._patterns or not len(rows):
             return found
-        matched = self._any(names, 0, len(self._patterns))
-        self._narrow(names.filter(pa.array(matched)), rows[matched], 0, len(self._patterns), found)
+        for low in range(0, len(self._patterns), BLOCK):
+            high = min(low + BLOCK, len(self._patterns))
+            matched = self._any(names, low, high)
+            self._narrow(names.filter(pa.array(matched)), rows[matched], low, high, found)
+            names, rows = names.filter(pa.array(~matched)), rows[~matched]
         return found
 
     def every(self, names: pa.Array) -> npt.NDArray[np.bool_]:
@@ -87,9 +96,7 @@ class Matcher:
             out[:, column] = self._any(names, column, column + 1)
         return out
 
-    def _narrow(
-        self, names: pa.Array, rows: npt.NDArray[np.int64], low: int, high: int, found: Indices
-    ) -> None:
+    def _narrow(self, names: pa.Array, rows: Rows, low: int, high: int, found: Indices) -> None:
         """Halve the patterns until one is left; every name here matches one of [low, high).
 
         A name that matches anything in the lower half has its first match there, so the order
@@ -115,6 +122,33 @@ class Matcher:
             middle = (low + high) // 2
             return self._any(names, low, middle) | self._any(names, middle, high)
         return np.asarray(answer.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def as_array(names: pa.Array | Sequence[str]) -> pa.Array:
+    """Names as an Arrow string array."""
+    return names if isinstance(names, pa.Array) else pa.array(names, pa.string())
+
+
+def values_and_rows(column: pa.ChunkedArray | pa.Array) -> tuple[pa.Array, Rows]:
+    """Distinct texts of a column, and which of them each row has.
+
+    Returns:
+        The values, and int64[rows] of positions in them; a null row has len(values).
+    """
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    if isinstance(column, pa.ChunkedArray):
+        # Chunks may come with dictionaries of their own; one makes each name be asked once.
+        chunks = column.unify_dictionaries().chunks
+        column = pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+    values = column.dictionary
+    rows = pc.fill_null(column.indices.cast(pa.int64()), len(values))
+    return values, np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)
+
+
+def per_row(of_value: npt.NDArray[Number], rows: Rows, of_null: Number) -> npt.NDArray[Number]:
+    """What belongs to each value, laid out over the rows of `values_and_rows`."""
+    return np.append(of_value, of_null).astype(of_value.dtype)[rows]
 
 
 def bundled(file_name: str) -> dict[str, Any]:
