@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from specscope.analyzers.name_rules import Matcher, as_array, bundled, per_row, values_and_rows
+from specscope.analyzers.name_rules import Matcher, as_array, bundled
 
 ROLES = (
     "opens_draft",
@@ -32,7 +32,7 @@ ROLES = (
 
 BIT_OF_ROLE = {role: 1 << position for position, role in enumerate(ROLES)}
 
-Flags = npt.NDArray[np.uint16]
+Bits = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,10 @@ def own_stages(names: pa.Array | Sequence[str]) -> list[str | None]:
     return [table[row].stage if row >= 0 else None for row in match(names)]
 
 
-def role_flags(ops: pa.Table) -> Flags:
-    """Roles of each row of an ops table as bits (`BIT_OF_ROLE`): uint16[rows].
-
-    Copies and sets have names of their own and come out as 0.
-    """
-    names, rows = values_and_rows(ops.column("name"))
-    bits = np.array([_bits(kernel.roles) for kernel in kernels()] + [0], np.uint16)
-    return per_row(bits[match(names)], rows, np.uint16(0))
+def role_bits(names: pa.Array | Sequence[str]) -> Bits:
+    """Roles of each name as bits (`BIT_OF_ROLE`), 0 where it proves nothing: int64[len(names)]."""
+    bits = np.array([_bits(kernel.roles) for kernel in kernels()] + [0], np.int64)
+    return bits[match(names)]
 
 
 def _bits(words: frozenset[str]) -> int:
