@@ -25,7 +25,9 @@ ROLES = (
     "verify",
     "accept",
     "ends_verify",
+    "opens_draft_extend",
     "draft_extend",
+    "target_first",
     "simulated",
 )
 """The roles; the position of a word is its bit."""
