@@ -1,0 +1,133 @@
+"""What was measured and set beside the traces: run.json, or meta.json of a recording kit.
+
+A broken or missing file is never an error: it becomes a note, or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from .run import Note
+from .secrets import mask
+
+FILES: Final = ("run.json", "meta.json")
+MAX_BYTES: Final = 4 << 20
+
+# Key of the context: the places in the file where it may stand, best first.
+PLACES: Final[dict[str, tuple[str, ...]]] = {
+    "tokens_per_second": (
+        "tokens_per_second",
+        "unprofiled.tokens_per_second",
+        "unprofiled.tokens_per_s",
+    ),
+    "cycle_ms": ("cycle_ms", "unprofiled.cycle_ms", "unprofiled.mean_cycle_ms"),
+    "accept_length": ("unprofiled.accept_length", "accept_length"),
+    "batch": ("batch",),
+    "k": ("k", "server_args.speculative_num_steps"),
+    "engine": ("engine", "server"),
+    "engine_version": ("engine_version", "server_version"),
+    "model": ("model", "model_shape", "server_args.model_path"),
+    "draft_model": ("draft_model", "draft_shape", "server_args.speculative_draft_model_path"),
+    "tp": ("tp", "server_args.tp_size"),
+    "gpus": ("gpus", "gpu"),
+    "link": ("link",),
+    "prompt_tokens": ("prompt_tokens",),
+    "baseline_step_ms": ("baseline_step_ms", "baseline.step_ms"),
+    "accept_by_position": ("accept_by_position", "acceptance_by_position"),
+    "simulated_acceptance": ("simulated_acceptance", "accept_length_simulated"),
+    "server_args": ("server_args", "command"),
+}
+
+_NUMBERS: Final = (
+    "tokens_per_second",
+    "cycle_ms",
+    "accept_length",
+    "batch",
+    "k",
+    "tp",
+    "prompt_tokens",
+    "baseline_step_ms",
+)
+_TEXTS: Final = ("engine", "engine_version", "model", "draft_model", "link")
+
+
+def read_context(folder: Path) -> tuple[dict[str, Any], list[Note]]:
+    """The context beside the traces in `folder`, secrets masked, and notes on what was wrong.
+
+    Rates are of the server without a profiler: tokens_per_second of the running batch, cycle_ms,
+    accept_length (bonus token included). `source` is the file's name. Empty without a file.
+    """
+    for name in FILES:
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            raw = _read(path)
+        except (OSError, ValueError, RecursionError) as error:
+            reason = type(error).__name__ if isinstance(error, RecursionError) else str(error)
+            return {}, [_unreadable(name, reason)]
+        return _known(raw) | {"source": name}, []
+    return {}, []
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
+    value = json.loads(path.read_bytes().decode("utf-8", "replace"))
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def _unreadable(name: str, reason: str) -> Note:
+    return Note(
+        "context_unreadable",
+        f"{name} beside the traces cannot be read ({reason[:120]}), so it is ignored",
+        f"mend or remove {name}",
+    )
+
+
+def _known(raw: dict[str, Any]) -> dict[str, Any]:
+    """The known keys, of the types they must have; all else is left out."""
+    masked = mask(raw)
+    found = {}
+    for key, places in PLACES.items():
+        values = (_at(masked, place) for place in places)
+        value = next((good for value in values if (good := _checked(key, value)) is not None), None)
+        if value is not None:
+            found[key] = value
+    return found
+
+
+def _at(value: Any, place: str) -> Any:
+    for key in place.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _checked(key: str, value: Any) -> Any:
+    """The value when it has the right type for its key, else None."""
+    return _CHECKS.get(key, _as_is)(value)
+
+
+def _number(value: Any) -> int | float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if 0 < value < 1e15 else None  # a NaN compares false
+
+
+def _text(value: Any) -> str | None:
+    return value[:200] if isinstance(value, str) and value else None
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(_NUMBERS, _number),
+    **dict.fromkeys(_TEXTS, _text),
+}
