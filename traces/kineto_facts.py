@@ -20,9 +20,9 @@ from .events import (
 from .header import Header
 from .kineto_events import INSTANT, Events
 
-# Above 2^42 us a double cannot hold three decimals: a time that a tool printed again from a
-# double has lost its nanoseconds.
-FLOAT_SAFE_NS: Final = (1 << 42) * 1000
+# Up to 2^43 us a double keeps three decimals apart, so a time printed again from one is exact;
+# beyond (times since 1970) it has lost its nanoseconds.
+FLOAT_SAFE_NS: Final = (1 << 43) * 1000
 # Times beyond this (the year 2001) are since 1970; the base of the profiler's own clock is at
 # most 91.3 days back.
 ABSOLUTE_NS: Final = 10**18

@@ -1,19 +1,32 @@
-"""From paths to a run: opens, scans and assembles the ranks of one capture."""
+"""From paths to a run: chooses the files, reads each one or finds it in the cache, assembles."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from . import kineto
+from . import cache as cache_of
+from .assemble import FileTables, assemble
+from .context import read_context
+from .errors import SpecscopeError, TraceFormatError, UsageError
 from .events import ScanOptions
+from .file_names import read_name
+from .file_notes import notes_on
+from .folder import Choice, choose
 from .kineto_names import FRAME_NEEDLES
-from .run import Run
+from .read import read_file, read_stdin, reader_name
+from .run import Note, RankTables, Run
+from .sniff import printable
 
-DEFAULT_MAX_TEXT_BYTES = 64 << 30
+DEFAULT_MAX_TEXT_BYTES: Final = 64 << 30
+STDIN: Final = "-"
 
+# Called with the name of a file that was read and the share of the work that is done.
 Progress = Callable[[str, float], None]
 
 
@@ -26,16 +39,147 @@ def load(
     cache: bool = True,
     on_progress: Progress | None = None,
 ) -> Run:
-    """Reads the traces at `paths` (files, or one folder) into a run."""
-    if isinstance(paths, str | Path):
-        paths = [paths]
+    """Reads the traces at `paths` into a run: files, folders as servers write them, or `-`.
+
+    Several files are one run when their ranks are distinct. `rank` keeps that one only. Python
+    frames are kept where they can be stages, or all with `all_frames`. Text beyond
+    `max_text_bytes` (unpacked) is refused. Raises UsageError for paths that do not exist, cannot
+    be read or clash, and TraceFormatError for what is no trace; both in one line.
+    """
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
     options = ScanOptions(
         all_frames=all_frames, frame_needles=FRAME_NEEDLES, max_text_bytes=max_text_bytes
     )
-    producer: Any = importlib.import_module("specscope_temporary_producer")
-    ranks = []
+    choice, chosen_by_us = _choose(given)
+    files = _of_rank(choice.files, rank) if chosen_by_us else choice.files
+    tables = _read_all(files, options, use_cache=cache, on_progress=on_progress)
+    assembled = assemble(tables, chosen_by_us=chosen_by_us)
+    ranks = _only(assembled.ranks, rank)
+    context, context_notes = _context(files)
+    notes = [*choice.notes, *assembled.notes, *context_notes]
+    for found in ranks:
+        notes += notes_on(found)
+    listed = choice.listed + assembled.listed
+    return Run(ranks, tuple(dict.fromkeys(notes)), context, listed)
+
+
+def _choose(given: Sequence[str | Path]) -> tuple[Choice, bool]:
+    """The files to read, and whether they are a folder's (True) or were named by the user."""
+    if not given:
+        raise UsageError("no trace given; give files or a folder")
+    paths = [Path(path) for path in given]
     for path in paths:
-        source = kineto.Source(str(path), "kineto-json", Path(path).stat().st_size, 0, "", "pure")
-        ranks += kineto.rank_tables(producer.documents(str(path), options), source)
-    ranks = [found for found in ranks if rank is None or found.rank == rank]
-    return Run(tuple(sorted(ranks, key=lambda found: found.rank)))
+        _check_exists(path)
+    if len(paths) == 1 and str(paths[0]) != STDIN and paths[0].is_dir():
+        return choose(paths[0]), True
+    choices = [
+        choose(path) if str(path) != STDIN and path.is_dir() else Choice((path,)) for path in paths
+    ]
+    files = [file for choice in choices for file in choice.files]
+    if len(set(map(str, files))) < len(files):
+        raise UsageError("the same file is given twice; give each rank once")
+    listed = tuple(line for choice in choices for line in choice.listed)
+    notes = tuple(note for choice in choices for note in choice.notes)
+    return Choice(tuple(files), listed, notes), False
+
+
+def _check_exists(path: Path) -> None:
+    if str(path) == STDIN:
+        return
+    title = printable(str(path), 200)
+    try:
+        path.stat()
+    except FileNotFoundError as error:
+        raise UsageError(f"{title} does not exist; check the path") from error
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"{title} cannot be read: permission denied; check its owner and mode")
+
+
+def _unreadable(path: Path, error: Exception) -> UsageError:
+    reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+    return UsageError(f"{printable(str(path), 200)} cannot be read: {reason}; check the path")
+
+
+def _of_rank(files: tuple[Path, ...], rank: int | None) -> tuple[Path, ...]:
+    """Only the file of that rank, when every name says its rank and none says it twice."""
+    if rank is None:
+        return files
+    ranks = [read_name(file.name).rank for file in files]
+    if None in ranks or len(set(ranks)) < len(ranks) or rank not in ranks:
+        return files
+    return (files[ranks.index(rank)],)
+
+
+def _only(ranks: tuple[RankTables, ...], rank: int | None) -> tuple[RankTables, ...]:
+    if rank is None:
+        return ranks
+    kept = tuple(found for found in ranks if found.rank == rank)
+    if not kept:
+        known = ", ".join(str(found.rank) for found in ranks)
+        raise UsageError(f"no rank {rank} in this run; there is: {known}")
+    return kept
+
+
+def _context(files: Iterable[Path]) -> tuple[dict[str, Any], list[Note]]:
+    folders = {file.parent for file in files if str(file) != STDIN}
+    return read_context(folders.pop()) if len(folders) == 1 else ({}, [])
+
+
+def _read_all(
+    files: Sequence[Path],
+    options: ScanOptions,
+    *,
+    use_cache: bool,
+    on_progress: Progress | None,
+) -> list[FileTables]:
+    """The tables of each file; several files at once when there are cores for them."""
+    cores = available_cores()
+    workers = max(1, min(len(files), cores))
+    options = replace(options, threads=max(1, cores // workers))
+    done = 0
+
+    def read(path: Path) -> FileTables:
+        nonlocal done
+        tables = read_one(path, options, use_cache=use_cache)
+        done += 1
+        if on_progress is not None:
+            on_progress(path.name, done / len(files))
+        return tables
+
+    if workers == 1:
+        return [read(path) for path in files]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(read, files))
+
+
+def available_cores() -> int:
+    """Cores that this process may run on."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def read_one(path: Path, options: ScanOptions, *, use_cache: bool) -> FileTables:
+    """The tables of one file, from the cache when they are there."""
+    if str(path) == STDIN:
+        return FileTables("standard input", tuple(read_stdin(options)))
+    try:
+        content = cache_of.fingerprint(path)
+        if not use_cache or path.stat().st_size < cache_of.MIN_FILE_BYTES:
+            return FileTables(path.name, tuple(read_file(path, content, options)))
+        key = cache_of.key(path, content, options, reader_name())
+        ranks = cache_of.get(key)
+        if ranks is None:
+            ranks = read_file(path, content, options)
+            cache_of.put(key, ranks)
+        return FileTables(path.name, tuple(ranks))
+    except SpecscopeError:
+        raise
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except (MemoryError, RecursionError) as error:
+        raise TraceFormatError(
+            f"{printable(path.name, 120)} needs more memory than there is ({type(error).__name__})"
+        ) from error

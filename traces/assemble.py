@@ -1,0 +1,229 @@
+"""The ranks of one run from the tables of its files: numbered, checked, and what is off named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow.compute as pc
+
+from .errors import UsageError
+from .file_names import read_name
+from .run import Note, RankTables
+from .sniff import printable
+
+# Windows of one capture that lie further apart than this were not recorded together; clocks of
+# different hosts differ by much less.
+APART_NS: Final = 10**9
+
+# Annotations that tell what a by-stage file holds, the wanted ones first: one mark a group, the
+# file with more of the first group is read. A name such as EXTEND decides nothing: SGLang's
+# by-stage profiler filed verify steps as prefill.
+STAGE_MARKS: Final[tuple[tuple[str, ...], ...]] = (
+    ("specscope:verify", "step[TARGET_VERIFY", "step[VERIFY"),
+    ("specscope:draft", "step[DRAFT", "draft"),
+    ("step[DECODE", "_generation_"),
+)
+
+
+@dataclass(frozen=True)
+class FileTables:
+    """What one file held: its name (last part of the path) and one set of tables a rank."""
+
+    name: str
+    ranks: tuple[RankTables, ...]
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """Ranks in order, notes, and files left out as `name: reason`."""
+
+    ranks: tuple[RankTables, ...]
+    notes: tuple[Note, ...]
+    listed: tuple[str, ...]
+
+
+def assemble(files: Sequence[FileTables], *, chosen_by_us: bool) -> Assembled:
+    """One run from what the files held.
+
+    `chosen_by_us` is True for the files of a folder: what does not fit is left out and named.
+    For paths that the user gave, two files with the same rank are a UsageError that names both.
+    """
+    notes: list[Note] = []
+    listed: list[str] = []
+    ranks = [(file.name, tables) for file in files for tables in file.ranks]
+    for file in files:
+        notes += _many_in_one(file)
+    ranks = _numbered(ranks, notes)
+    ranks = _one_per_rank(ranks, notes, listed, chosen_by_us=chosen_by_us)
+    ranks = _of_one_time(ranks, notes, listed, chosen_by_us=chosen_by_us)
+    found = tuple(tables for _, tables in ranks)
+    notes += _missing(found)
+    return Assembled(found, tuple(notes), tuple(listed))
+
+
+_Named = tuple[str, RankTables]
+
+
+def _many_in_one(file: FileTables) -> list[Note]:
+    if len(file.ranks) < 2:
+        return []
+    names = ", ".join(f"rank {tables.rank}" for tables in file.ranks)
+    title = printable(file.name, 120)
+    if file.ranks[0].facts["label"] is not None:
+        text = f"{title} holds {len(file.ranks)} ranks merged by a tool ({names}); split by label"
+        return [Note("merged_file", text)]
+    text = f"{len(file.ranks)} traces in one file ({names}): {title}; all are read"
+    mend = "several ranks wrote to one path: give each rank a file of its own"
+    return [Note("many_documents", text, mend)]
+
+
+def _numbered(ranks: Sequence[_Named], notes: list[Note]) -> list[_Named]:
+    """Gives every set its rank: as recorded, else by the file's name, else the next free one."""
+    known = (_rank_of(name, tables) for name, tables in ranks)
+    taken = {number for number in known if number is not None}
+    free = (number for number in range(len(ranks) + len(taken)) if number not in taken)
+    result: list[_Named] = []
+    for name, tables in ranks:
+        number = _rank_of(name, tables)
+        if number is None:
+            number = next(free)
+            text = f"no rank recorded in {printable(name, 120)}: taken as rank {number}"
+            notes.append(Note("rank_unknown", text))
+        result.append((name, replace(tables, rank=number)))
+    return result
+
+
+def _rank_of(name: str, tables: RankTables) -> int | None:
+    if tables.facts["rank"] is not None:
+        return tables.rank
+    return read_name(name).rank
+
+
+def _one_per_rank(
+    ranks: Sequence[_Named], notes: list[Note], listed: list[str], *, chosen_by_us: bool
+) -> list[_Named]:
+    """One set for each rank: of by-stage files the one with the wanted steps."""
+    by_rank: dict[int, list[_Named]] = {}
+    for named in ranks:
+        by_rank.setdefault(named[1].rank, []).append(named)
+    if all(len(group) == 1 for group in by_rank.values()):
+        return [group[0] for _, group in sorted(by_rank.items())]
+    stage = _wanted_stage(ranks)
+    result: list[_Named] = []
+    for rank, group in sorted(by_rank.items()):
+        best = max(group, key=lambda named: _preference(named, stage))
+        result.append(best)
+        others = [name for name, _ in group if name != best[0]]
+        if len(group) - 1 > len(others):  # the same file holds the rank twice
+            raise UsageError(f"{printable(best[0], 120)} holds rank {rank} twice; split it")
+        if not others:
+            continue
+        by_stage = all(read_name(name).stage for name, _ in group)
+        if not chosen_by_us and not by_stage:
+            raise UsageError(
+                f"{printable(best[0], 120)} and {printable(others[0], 120)} both hold rank {rank};"
+                " give the files of one capture, one for each rank"
+            )
+        why = "holds another stage" if by_stage else f"holds rank {rank} as well"
+        listed += [f"{name}: {why}" for name in others]
+        notes.append(_chosen_note(rank, best[0], others, by_stage=by_stage))
+    return result
+
+
+def _chosen_note(rank: int, best: str, others: list[str], *, by_stage: bool) -> Note:
+    rest = ", ".join(printable(name, 120) for name in others)
+    if by_stage:
+        text = (
+            f"rank {rank}: {printable(best, 120)} is read, for it holds the verify or decode steps"
+        )
+        return Note(
+            "stage_file_chosen", f"{text}; not read: {rest}", "name the other file to read it"
+        )
+    text = f"rank {rank} stands in several files: {printable(best, 120)} is read, not {rest}"
+    return Note("rank_duplicate", text, "name the files to read")
+
+
+def _wanted_stage(ranks: Sequence[_Named]) -> str | None:
+    """The by-stage word whose files hold the most wanted steps, over all ranks."""
+    scores: dict[str, tuple[int, ...]] = {}
+    for name, tables in ranks:
+        stage = read_name(name).stage
+        if stage:
+            before = scores.get(stage, (0,) * len(STAGE_MARKS))
+            scores[stage] = tuple(a + b for a, b in zip(before, _marks(tables), strict=True))
+    return max(scores, key=lambda word: scores[word], default=None)
+
+
+def _preference(named: _Named, stage: str | None) -> tuple[Any, ...]:
+    name = read_name(named[0])
+    replica = -name.parallel.get("dp", 0)
+    return name.stage == stage, replica, name.stamp_ns or 0, named[0]
+
+
+def _marks(tables: RankTables) -> tuple[int, ...]:
+    """Number of annotations with each group of marks."""
+    annotations = tables.ranges.filter(pc.equal(tables.ranges["kind"], "annotation"))
+    counts = Counter(annotations["name"].to_pylist())
+    return tuple(
+        sum(count for name, count in counts.items() if any(mark in name for mark in group))
+        for group in STAGE_MARKS
+    )
+
+
+def _of_one_time(
+    ranks: Sequence[_Named], notes: list[Note], listed: list[str], *, chosen_by_us: bool
+) -> list[_Named]:
+    """Ranks whose windows lie far from that of the newest were not recorded with it."""
+    windows = [_window(tables) for _, tables in ranks]
+    if len(ranks) < 2 or any(window is None for window in windows):
+        return list(ranks)
+    known = [window for window in windows if window is not None]
+    newest = max(known, key=lambda window: window[1])
+    result: list[_Named] = []
+    for (name, tables), (start, end) in zip(ranks, known, strict=True):
+        apart = max(newest[0] - end, start - newest[1])
+        if apart <= APART_NS:
+            result.append((name, tables))
+            continue
+        where = f"rank {tables.rank} ({printable(name, 120)})"
+        text = f"{where} was recorded {apart / 1e9:.1f} s away from the others"
+        if chosen_by_us:
+            listed.append(f"{name}: recorded at another time")
+            notes.append(Note("file_foreign", f"{text}: left out", "record all ranks together"))
+        else:
+            result.append((name, tables))
+            notes.append(Note("times_apart", f"{text}: not one capture", "check the files given"))
+    return result
+
+
+def _window(tables: RankTables) -> tuple[int, int] | None:
+    """First start and last end since 1970 in ns, or None when the file does not say."""
+    base = tables.facts["clock_base_ns"]
+    spans = [table for table in (tables.calls, tables.ops, tables.ranges) if table.num_rows]
+    if base is None or not spans:
+        return None
+    start = min(pc.min(table["start_ns"]).as_py() for table in spans)
+    end = max(pc.max(table["end_ns"]).as_py() for table in spans)
+    return base + start, base + end
+
+
+def _missing(ranks: Sequence[RankTables]) -> list[Note]:
+    """Names ranks that the recorded world size asks for, and worlds that differ."""
+    sizes = {tables.facts["world_size"] for tables in ranks} - {None}
+    if len(sizes) > 1:
+        text = f"the files name different world sizes ({', '.join(map(str, sorted(sizes)))})"
+        return [Note("world_size_differs", text, "check that the files are of one run")]
+    if not sizes:
+        return []
+    size = sizes.pop()
+    present = {tables.rank for tables in ranks}
+    absent = [rank for rank in range(min(size, 1 << 16)) if rank not in present]
+    if not absent:
+        return []
+    shown = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")
+    text = f"{len(ranks)} of {size} ranks read; missing: {shown}"
+    mend = "waiting for other ranks cannot be told from transfer without their traces"
+    return [Note("ranks_missing", text, mend)]

@@ -1,0 +1,69 @@
+"""What the user has to know about the content of one file, from the facts of its ranks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .run import Note, RankTables
+from .sniff import printable
+
+# Above this share of frames a trace is mostly Python stacks.
+FRAMES_SHARE: Final = 0.9
+
+
+def notes_on(tables: RankTables) -> list[Note]:
+    """Notes on one rank; empty for a sound trace."""
+    facts = tables.facts
+    where = f"rank {tables.rank}"
+    notes: list[Note] = []
+    if facts["truncated"]:
+        lost = _lost_bytes(tables)
+        notes.append(
+            Note(
+                "truncated",
+                f"{where}: the file ends early; {facts['events']} whole events are read"
+                f"{lost}, and the end of the recording is unknown",
+                "let the export finish before the server is stopped, then copy the file again",
+            )
+        )
+    if not facts["has_header"]:
+        text = f"{where}: a bare list of events without a header (no base time, no rank)"
+        notes.append(Note("no_header", text))
+    if not (tables.ops.num_rows or tables.calls.num_rows or tables.ranges.num_rows):
+        text = f"{where}: no work recorded ({facts['events']} events, none of them work)"
+        notes.append(Note("no_work", text, "start the profiler while requests are running"))
+    if facts["precision_lost_events"]:
+        text = (
+            f"{where}: a tool printed {facts['precision_lost_events']} times again from floats, "
+            "so their nanoseconds are lost"
+        )
+        notes.append(Note("precision_lost", text, "use the file as the profiler wrote it"))
+    if facts["clock_base_ignored"]:
+        text = f"{where}: times are since 1970 already, so baseTimeNanoseconds is not added"
+        notes.append(Note("clock_base_ignored", text))
+    if facts["frames_share"] > FRAMES_SHARE:
+        text = f"{where}: {facts['frames_share']:.0%} of the events are Python frames"
+        notes.append(Note("mostly_frames", text, "record without stacks (with_stack false)"))
+    notes += _loss_notes(tables, where)
+    return notes
+
+
+def _lost_bytes(tables: RankTables) -> str:
+    skipped = tables.facts["skipped_bytes"]
+    return f", {skipped} bytes are not" if skipped else ""
+
+
+def _loss_notes(tables: RankTables, where: str) -> list[Note]:
+    """One note for each reason in `losses`, with its count."""
+    if not tables.losses.num_rows:
+        return []
+    grouped = tables.losses.group_by("reason").aggregate(
+        [("count", "sum"), ("offset", "min"), ("action", "min")]
+    )
+    notes = []
+    for row in sorted(grouped.to_pylist(), key=lambda row: str(row["reason"])):
+        offset, action = row["offset_min"], printable(row["action_min"], 300)
+        at = "" if offset is None else f", first at byte {offset}"
+        text = f"{where}: {row['count_sum']} x {row['reason']}{at}: {action}"
+        notes.append(Note(f"loss_{row['reason']}", text))
+    return notes
