@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .run import Note
-from .secrets import mask
+from .masking import mask
 
 FILES: Final = ("run.json", "meta.json")
 MAX_BYTES: Final = 4 << 20

@@ -56,7 +56,11 @@ BINARY: Final = (
     ),
     Kind(rb"\x7fELF|MZ", "a program", _KINETO),
     Kind(rb"%PDF|\x89PNG|\xff\xd8\xff|GIF8", "a document or picture", _KINETO),
-    Kind(rb"\n[\x01-\xff][^\s\"{\[]", "a protobuf file (Perfetto or XPlane)", _KINETO),
+    Kind(
+        rb"(?s)\n.{0,14}[\x00-\x08\x0e-\x1f\x80-\xff]",
+        "a protobuf file (Perfetto or XPlane)",
+        _KINETO,
+    ),
 )
 
 # First bytes of the text, after a byte order mark and blanks.

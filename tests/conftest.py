@@ -1,0 +1,31 @@
+"""Things every test shares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.shared import MISSING
+
+
+@pytest.fixture(autouse=True)
+def private_cache(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A cache of its own for every test, so that none reads what another or the user wrote."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("SPECSCOPE_CACHE_DIR", str(folder))
+    monkeypatch.delenv("SPECSCOPE_CACHE_BYTES", raising=False)
+    return folder
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how many tests or modules did not run because ../shared is not there."""
+    if not MISSING:
+        return
+    terminalreporter.section("shared data missing", red=True)
+    terminalreporter.line(
+        f"{len(MISSING)} tests or modules were skipped: ../shared is not beside the repository. "
+        f"First missing: {MISSING[0]}"
+    )
