@@ -78,6 +78,7 @@ class Document:
     start: int = 0  # offset of the document in the unpacked text
     end: int = 0
     is_array: bool = False  # a bare [ ... ]
+    has_events: bool = False  # there was an array of events: traceEvents, or a bare one
     truncated: bool = False  # the text ended inside the document
     events: int = 0  # event objects seen, kept or not (every ph)
     dropped: dict[str, int] = field(default_factory=dict)  # kept out by design, by category
