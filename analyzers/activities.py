@@ -6,6 +6,8 @@ kernel is for, not which stage it belongs to: that is `bookkeeping` and the stag
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -72,6 +74,9 @@ _ACTIVITY_OF_KIND = {"copy": "copy", "set": "set", "graph": "graph"}
 MAX_FILE_BYTES = 256 * 1024
 MAX_RULES = 200
 MAX_PATTERN_CHARS = 500
+# RE2 takes time in proportion to what counted repetitions expand to: \w{900} costs as much as
+# 900 rules.
+MAX_EXPANDED_CHARS = 2000
 _KEYS = ("id", "activity", "pattern", "family", "examples", "note")
 
 Codes = npt.NDArray[np.int8]
@@ -306,6 +311,9 @@ def _user_pattern(place: str, pattern: object) -> str:
             f"{place}: pattern of {len(pattern)} characters: split it, "
             f"{MAX_PATTERN_CHARS} are the most"
         )
+    repeats = math.prod(int(count) for count in re.findall(r"(\d+)\}", pattern) if int(count) > 0)
+    if len(pattern) * repeats > MAX_EXPANDED_CHARS:
+        raise UsageError(f"{place}: its {{n}} repeat too much: write + or * in their place")
     wrong = pattern_error(pattern)
     if wrong is not None:
         raise UsageError(

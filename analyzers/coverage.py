@@ -1,0 +1,138 @@
+"""How much of the counted cycles rests on evidence, and when a verdict is refused (5.8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specscope.analyzers.attribution import Attribution
+from specscope.analyzers.columns import Bool, Int
+from specscope.analyzers.links import GRAPH_LAUNCH, LAUNCH
+from specscope.analyzers.rank import Rank
+from specscope.analyzers.words import WORK
+
+MIN_CYCLES = 3
+MIN_PLACED = 0.9
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Of the counted cycles of one rank; shares are None where there is nothing to share."""
+
+    rank: int
+    cycles: int
+    ops: int
+    linked_ops: int
+    launches: int
+    graph_launches: int
+    linked_share: float | None  # of GPU busy time
+    placed_share: float | None  # of GPU busy time: stage rests on evidence
+    placed_cycle_share: float | None  # of cycle time, idle included
+    launches_without_op: int  # in the whole capture
+    launches_without_op_counted: int  # inside the counted cycles
+    graphs_without_op: bool  # graph launches, and not one has an op
+
+
+def measure(one: Attribution, rows: Bool) -> Coverage:
+    """Coverage of the cycles `rows` of one rank."""
+    counted = np.flatnonzero(rows)
+    inside = rows[one.segments.cycle] if len(one.segments.cycle) else np.empty(0, bool)
+    ns = one.segments.ns[inside]
+    work = one.segments.state[inside] == WORK
+    op = one.segments.op[inside]
+    ops = one.rank.ops
+    linked = (op >= 0) & (ops.call[np.maximum(op, 0)] >= 0) if len(ops.start) else op >= 0
+    placed = one.placed_segment[inside]
+    busy, whole = int(ns[work].sum()), int(ns.sum())
+    lost = without_op(one.rank)
+    counts = one.cycles
+    start = one.rank.calls.start[lost]
+    at = np.searchsorted(counts.host_start, start, "right") - 1
+    hit = np.isin(at, counted)
+    if len(counts):
+        hit &= start < counts.host_end[np.maximum(at, 0)]
+    host = one.on_host
+    return Coverage(
+        rank=one.number,
+        cycles=len(counted),
+        ops=len(ops.start),
+        linked_ops=int((ops.call >= 0).sum()),
+        launches=int(np.isin(one.rank.calls.kind, (LAUNCH, GRAPH_LAUNCH)).sum()),
+        graph_launches=int((one.rank.calls.kind == GRAPH_LAUNCH).sum()),
+        linked_share=None if host or not busy else int(ns[work & linked].sum()) / busy,
+        placed_share=None if host or not busy else int(ns[work & placed].sum()) / busy,
+        placed_cycle_share=None if not whole else int(ns[placed].sum()) / whole,
+        launches_without_op=len(lost),
+        launches_without_op_counted=int(hit.sum()),
+        graphs_without_op=_graphs_empty(one.rank),
+    )
+
+
+def without_op(rank: Rank) -> Int:
+    """Calls that launch work and have no op on record: kernel and graph launches.
+
+    Launches inside a graph capture put nothing on the GPU and do not count.
+    """
+    has = np.zeros(len(rank.calls.start), dtype=bool)
+    has[rank.ops.call[rank.ops.call >= 0]] = True
+    bare = np.flatnonzero(np.isin(rank.calls.kind, (LAUNCH, GRAPH_LAUNCH)) & ~has)
+    return bare[~_captured(rank, bare)] if len(bare) else bare
+
+
+def _captured(rank: Rank, rows: Int) -> Bool:
+    """Does each call lie between the begin and the end of a stream capture on its thread?"""
+    calls = rank.calls
+    begins = np.array(["StreamBeginCapture" in n for n in calls.names] + [False], dtype=bool)
+    ends = np.array(["StreamEndCapture" in n for n in calls.names] + [False], dtype=bool)
+    captured = np.zeros(len(rows), dtype=bool)
+    if not begins.any():
+        return captured
+    for thread in np.unique(calls.thread[rows]).tolist():
+        here = calls.thread == thread
+        start = np.sort(calls.start[here & begins[calls.name]])
+        stop = np.sort(calls.start[here & ends[calls.name]])
+        mine = np.flatnonzero(calls.thread[rows] == thread)
+        at = calls.start[rows[mine]]
+        captured[mine] = np.searchsorted(start, at, "right") > np.searchsorted(stop, at, "right")
+    return captured
+
+
+def _graphs_empty(rank: Rank) -> bool:
+    graphs = np.flatnonzero(rank.calls.kind == GRAPH_LAUNCH)
+    if len(graphs) == 0 or not len(rank.ops.start):
+        return False
+    return not np.isin(graphs, rank.ops.call).any()
+
+
+def reasons(coverage: list[Coverage], on_host: bool) -> list[str]:
+    """Why the verdict is refused, in words; empty when it is not."""
+    found: list[str] = []
+    cycles = min((c.cycles for c in coverage), default=0)
+    if cycles < MIN_CYCLES:
+        found.append(f"{cycles} whole speculation cycles, at least {MIN_CYCLES} are needed")
+    if on_host:
+        return found
+    for c in coverage:
+        who = f"rank {c.rank}: " if len(coverage) > 1 else ""
+        if c.graphs_without_op:
+            found.append(
+                f"{who}{c.graph_launches} graph launches and no op of theirs: "
+                "the inside of graphs was not recorded"
+            )
+        elif c.launches_without_op_counted:
+            found.append(
+                f"{who}{c.launches_without_op_counted} launches inside the counted cycles "
+                "have no GPU row"
+            )
+        if c.placed_share is not None and c.placed_share < MIN_PLACED:
+            found.append(
+                f"{who}the stage of {c.placed_share:.1%} of GPU busy time rests on evidence, "
+                f"{MIN_PLACED:.0%} are needed"
+            )
+        elif c.placed_cycle_share is not None and c.placed_cycle_share < MIN_PLACED:
+            found.append(
+                f"{who}the stage of {c.placed_cycle_share:.1%} of the cycle rests on evidence "
+                f"(idle counted where it ends at a placed op), {MIN_PLACED:.0%} are needed"
+            )
+    return found

@@ -1,0 +1,286 @@
+"""The exclusive partition: each instant of a cycle on a rank has exactly one owner.
+
+Design 5.5 and 5.6. Three steps, all on sorted arrays, no loop over ops:
+
+1. On each stream the earlier op keeps an overlap, so streams become disjoint pieces.
+2. Between streams the instant goes to the lowest (class, start, stream).
+3. What nothing covers is idle; the op that ends it owns it and explains it.
+
+An op of no length runs at no instant: it owns nothing and ends no idle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from specscope.analyzers.columns import ABSENT, Bool, Int, Small, spread
+from specscope.analyzers.links import GRAPH_LAUNCH, Calls, Ops
+from specscope.analyzers.words import (
+    GRAPH,
+    HOST,
+    IDLE,
+    LAUNCH_CALL,
+    QUEUE,
+    SYNC,
+    UNKNOWN,
+    WORK,
+)
+
+_LAST = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Pieces of cycles, sorted by time: `what` is an activity code (work) or a cause (idle)."""
+
+    cycle: Int
+    start: Int
+    end: Int
+    op: Int  # the op that runs, or that ends the idle
+    state: npt.NDArray[np.int8]
+    what: npt.NDArray[np.int16]
+
+    @property
+    def ns(self) -> Int:
+        """Length of each segment."""
+        return self.end - self.start
+
+
+def precedence(ops: Ops, calls: Calls) -> Int:
+    """Rank of each op in the order that decides ties on a stream.
+
+    Start, then the earlier launch call, then the lower correlation, then file order.
+    Unlinked ops come after linked ones.
+    """
+    n = len(ops.start)
+    launched = np.full(n, _LAST, np.int64)
+    linked = ops.call >= 0
+    launched[linked] = calls.start[ops.call[linked]]
+    correlation = np.where(ops.correlation == ABSENT, _LAST, ops.correlation)
+    order = np.lexsort((np.arange(n), correlation, launched, ops.start))
+    rank = np.empty(n, np.int64)
+    rank[order] = np.arange(n)
+    return rank
+
+
+def partition(
+    ops: Ops, calls: Calls, op_class: Small, activity: Small, borders: Int, blocking: Blocking
+) -> Segments:
+    """Cut [borders[0], borders[-1]) into segments; cycle i is [borders[i], borders[i + 1]).
+
+    `op_class` is the order between streams (compute 0, collective 1, copy 2, set 3).
+    `borders` are sorted. Cost: O(n log n) in ops, plus their overlaps.
+    """
+    nothing = np.empty(0, np.int64)
+    if len(borders) < 2 or len(ops.start) == 0:
+        return Segments(
+            nothing, nothing, nothing, nothing, nothing.astype(np.int8), nothing.astype(np.int16)
+        )
+    rank = precedence(ops, calls)
+    begin, end = _disjoint(ops, rank)
+    times, owner = _owners(ops, op_class, rank, begin, end, borders)
+    keep = (times[:-1] >= borders[0]) & (times[:-1] < borders[-1])
+    # A gap ends where the next owned piece begins.
+    owned = np.flatnonzero(owner >= 0)
+    pieces = np.flatnonzero(keep)
+    following = np.searchsorted(owned, pieces, "left")
+    has_end = following < len(owned)
+    ender = np.where(
+        has_end, owner[owned[np.minimum(following, len(owned) - 1)]] if len(owned) else -1, -1
+    )
+    is_work = owner[pieces] >= 0
+    cycle = np.searchsorted(borders, times[pieces], "right") - 1
+    work = pieces[is_work]
+    segments = Segments(
+        cycle=cycle[is_work],
+        start=times[work],
+        end=times[work + 1],
+        op=owner[work],
+        state=np.full(len(work), WORK, np.int8),
+        what=activity[owner[work]].astype(np.int16),
+    )
+    gaps = pieces[~is_work]
+    idle = _explain(
+        ops, calls, rank, times[gaps], times[gaps + 1], ender[~is_work], cycle[~is_work], blocking
+    )
+    return _merge(segments, idle)
+
+
+def _disjoint(ops: Ops, rank: Int) -> tuple[Int, Int]:
+    """Per op the piece [begin, end) that no earlier op of its stream covers (empty: equal)."""
+    begin, end = ops.start.copy(), np.maximum(ops.end, ops.start)
+    order = np.lexsort((rank, ops.stream, ops.device))
+    device, stream = ops.device[order], ops.stream[order]
+    change = (device[1:] != device[:-1]) | (stream[1:] != stream[:-1])
+    edges = np.concatenate(([0], np.flatnonzero(change) + 1, [len(order)]))
+    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        lane = order[low:high]
+        covered = np.maximum.accumulate(end[lane])
+        begin[lane[1:]] = np.maximum(begin[lane[1:]], covered[:-1])
+    return begin, np.maximum(end, begin)
+
+
+def _owners(
+    ops: Ops, op_class: Small, rank: Int, begin: Int, end: Int, borders: Int
+) -> tuple[Int, Int]:
+    """Elementary borders, and per stretch between two of them the owning op (-1: idle)."""
+    n = len(begin)
+    running = np.flatnonzero(end > begin)
+    times = np.unique(np.concatenate((begin[running], end[running], borders)))
+    first = np.searchsorted(times, begin[running], "left")
+    count = np.searchsorted(times, end[running], "left") - first
+    # Lower is stronger: class, then true start, then stream; `rank` settles what is left.
+    order = np.lexsort((rank, ops.stream, ops.start, op_class))
+    strength = np.empty(n, np.int64)
+    strength[order] = np.arange(n)
+    best = np.full(len(times), n, np.int64)
+    np.minimum.at(best, spread(first, count), np.repeat(strength[running], count))
+    owner = np.where(best < n, order[np.minimum(best, n - 1)], -1)
+    return times, owner[:-1]
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """Per thread the union of its blocking stretches: sorted, disjoint [start, end)."""
+
+    start: dict[int, Int]
+    end: dict[int, Int]
+
+
+def _explain(
+    ops: Ops, calls: Calls, rank: Int, g0: Int, g1: Int, ender: Int, cycle: Int, blocking: Blocking
+) -> Segments:
+    """Idle stretches cut by cause (design 5.6)."""
+    if len(g0) == 0:
+        nothing = np.empty(0, np.int64)
+        return Segments(
+            nothing, nothing, nothing, nothing, nothing.astype(np.int8), nothing.astype(np.int16)
+        )
+    known = ender >= 0
+    safe = np.maximum(ender, 0)
+    call = np.where(known, ops.call[safe], -1)
+    linked = call >= 0
+    inner = linked & ~_first_in_launch(ops, rank)[safe] & (calls.kind[call] == GRAPH_LAUNCH)
+    plain = linked & ~inner
+    c0 = np.where(plain, np.clip(calls.start[call], g0, g1), g1)
+    c1 = np.where(plain, np.clip(calls.end[call], c0, g1), g1)
+    rows: list[tuple[Int, Int, Int, int]] = []
+    everything = np.arange(len(g0))
+    rows.append((everything[~linked], g0[~linked], g1[~linked], UNKNOWN))
+    rows.append((everything[inner], g0[inner], g1[inner], GRAPH))
+    p = np.flatnonzero(plain)
+    rows.append((p, c0[p], c1[p], LAUNCH_CALL))
+    rows.append((p, c1[p], g1[p], QUEUE))
+    rows.extend(_before_launch(p, g0[p], c0[p], calls.thread[call[p]], blocking))
+    gap = np.concatenate([row[0] for row in rows])
+    start = np.concatenate([row[1] for row in rows])
+    end = np.concatenate([row[2] for row in rows])
+    cause = np.concatenate([np.full(len(row[0]), row[3], np.int16) for row in rows])
+    real = end > start
+    gap, start, end, cause = gap[real], start[real], end[real], cause[real]
+    return Segments(
+        cycle=cycle[gap],
+        start=start,
+        end=end,
+        op=ender[gap],
+        state=np.full(len(gap), IDLE, np.int8),
+        what=cause,
+    )
+
+
+def _before_launch(
+    gap: Int, g0: Int, c0: Int, thread: Small, blocking: Blocking
+) -> list[tuple[Int, Int, Int, int]]:
+    """[g0, c0) of each gap, cut into `sync` (its thread was blocked) and `host`."""
+    rows: list[tuple[Int, Int, Int, int]] = []
+    for number in np.unique(thread).tolist():
+        mine = np.flatnonzero((thread == number) & (c0 > g0))
+        if len(mine) == 0:
+            continue
+        low, high = g0[mine], c0[mine]
+        begins = blocking.start.get(number, np.empty(0, np.int64))
+        ends = blocking.end.get(number, np.empty(0, np.int64))
+        first = np.searchsorted(ends, low, "right")
+        count = np.maximum(np.searchsorted(begins, high, "left") - first, 0)
+        hit = spread(first, count)
+        of = np.repeat(np.arange(len(mine)), count)
+        blocked_from = np.maximum(begins[hit], low[of])
+        blocked_to = np.minimum(ends[hit], high[of])
+        rows.append((gap[mine[of]], blocked_from, blocked_to, SYNC))
+        # Host time: before the first blocked stretch, between two, and after the last.
+        host_from = np.concatenate((low, blocked_to))
+        host_gap = np.concatenate((np.arange(len(mine)), of))
+        order = np.lexsort((host_from, host_gap))
+        host_from, host_gap = host_from[order], host_gap[order]
+        next_blocked = np.full(len(host_from), _LAST, np.int64)
+        # Row 0 of a gap is its start, row j + 1 follows its j-th blocked stretch.
+        position = np.arange(len(host_from)) - np.searchsorted(host_gap, host_gap, "left")
+        follows = position < count[host_gap]
+        offset = np.cumsum(count) - count
+        next_blocked[follows] = blocked_from[offset[host_gap[follows]] + position[follows]]
+        host_to = np.minimum(next_blocked, high[host_gap])
+        rows.append((gap[mine[host_gap]], host_from, host_to, HOST))
+    return rows
+
+
+def _first_in_launch(ops: Ops, rank: Int) -> Bool:
+    """True for the op of each call that starts first."""
+    first = np.zeros(len(ops.start), dtype=bool)
+    linked = np.flatnonzero(ops.call >= 0)
+    order = linked[np.argsort(rank[linked])]
+    _, position = np.unique(ops.call[order], return_index=True)
+    first[order[position]] = True
+    return first
+
+
+def _merge(a: Segments, b: Segments) -> Segments:
+    start = np.concatenate((a.start, b.start))
+    order = np.argsort(start, kind="stable")
+    return Segments(
+        cycle=np.concatenate((a.cycle, b.cycle))[order],
+        start=start[order],
+        end=np.concatenate((a.end, b.end))[order],
+        op=np.concatenate((a.op, b.op))[order],
+        state=np.concatenate((a.state, b.state))[order],
+        what=np.concatenate((a.what, b.what))[order],
+    )
+
+
+def blocking_stretches(ops: Ops, calls: Calls, is_sync: Bool, is_copy: Bool) -> Blocking:
+    """When each thread was inside a blocking call: `is_sync` calls, and pageable copies.
+
+    A pageable asynchronous copy (`is_copy` calls whose op is named Pageable) blocks until
+    the copy ends, at most until the call returns.
+    """
+    starts = [calls.start[is_sync]]
+    ends = [calls.end[is_sync]]
+    threads = [calls.thread[is_sync]]
+    pageable = np.array(["Pageable" in name for name in ops.names] + [False], dtype=bool)
+    mine = np.flatnonzero(pageable[ops.name] & (ops.call >= 0))
+    mine = mine[is_copy[ops.call[mine]]]
+    call = ops.call[mine]
+    starts.append(calls.start[call])
+    ends.append(np.minimum(calls.end[call], ops.end[mine]))
+    threads.append(calls.thread[call])
+    start, end, thread = np.concatenate(starts), np.concatenate(ends), np.concatenate(threads)
+    out_start: dict[int, Int] = {}
+    out_end: dict[int, Int] = {}
+    for number in np.unique(thread).tolist():
+        here = np.flatnonzero((thread == number) & (end > start))
+        out_start[number], out_end[number] = union(start[here], end[here])
+    return Blocking(out_start, out_end)
+
+
+def union(start: Int, end: Int) -> tuple[Int, Int]:
+    """The union of intervals, as sorted disjoint ones."""
+    if len(start) == 0:
+        return start, end
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
+    new = np.concatenate(([True], start[1:] > reach[:-1]))
+    last = np.concatenate((np.flatnonzero(new)[1:] - 1, [len(start) - 1]))
+    return start[new], reach[last]

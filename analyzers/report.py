@@ -1,0 +1,110 @@
+"""The report: everything that is printed, drawn or written about one run.
+
+`analyze(run)` makes it; the dashboards draw it and compute nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from specscope.analyzers.coverage import Coverage
+from specscope.analyzers.shares import StageShare
+from specscope.analyzers.statistics import Estimate
+from specscope.traces.run import Note, Run
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class CycleRow:
+    """The cycles of one rank, kind and batch size."""
+
+    rank: int
+    kind: str
+    batch: int | None
+    count: int
+    warmup: int
+    outliers: int
+    median_ns: float
+    interval_ns: tuple[float, float]
+    leads: bool  # the row that the headline speaks of
+
+
+@dataclass(frozen=True)
+class IdleRow:
+    """Idle of one cause on one rank (`rank` None: median over ranks), medians a cycle."""
+
+    rank: int | None
+    cause: str
+    ns: float
+    cycle_share: float
+
+
+@dataclass(frozen=True)
+class ActivityRow:
+    """Work of one activity inside one stage, median over ranks of the medians a cycle."""
+
+    stage: str
+    activity: str
+    ns: float
+    cycle_share: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the run shows. Refused when `refused` is not empty: then there is no `share`.
+
+    `share_kind` is `cycle`: work and the idle that the stage's ops end, over the cycle.
+    """
+
+    sentence: str
+    stage: str | None
+    share: float | None
+    share_kind: str
+    interval: tuple[float, float] | None
+    evidence: tuple[str, ...]
+    confidence: str
+    confidence_reason: str
+    refused: tuple[str, ...] = ()
+    recapture: str = ""  # the exact call for a capture that would answer
+
+
+@dataclass(frozen=True)
+class Unprofiled:
+    """Length of a cycle without the profiler, and where it comes from."""
+
+    cycle_ns: float
+    source: str
+    stretch: float  # median cycle in the trace over it
+
+
+@dataclass(frozen=True)
+class Report:
+    """The answer for one run."""
+
+    run: Run
+    facts: dict[str, Any]  # engine, version, model, batch, k, gpus, links: None when unknown
+    coverage: tuple[Coverage, ...]
+    cycles: tuple[CycleRow, ...]
+    shares: tuple[StageShare, ...]  # per rank, and with rank None over the ranks
+    idle: tuple[IdleRow, ...]
+    idle_share: Estimate | None  # idle in all, over the ranks
+    activities: tuple[ActivityRow, ...]
+    other_share: float  # of busy time, activity `other`
+    verdict: Verdict
+    warnings: tuple[Note, ...]
+    unprofiled: Unprofiled | None
+    speculates: bool
+    on_host: bool
+    tables: Mapping[str, pa.Table] = field(repr=False, default_factory=dict)
+
+    def share(self, stage: str, rank: int | None = None) -> StageShare | None:
+        """The row of one stage: of the run, or of one rank."""
+        for row in self.shares:
+            if row.stage == stage and row.rank == rank:
+                return row
+        return None
