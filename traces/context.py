@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from .run import Note
 from .masking import mask
+from .run import Note
 
 FILES: Final = ("run.json", "meta.json")
 MAX_BYTES: Final = 4 << 20

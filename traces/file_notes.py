@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from .run import Note, RankTables
@@ -10,6 +11,13 @@ from .sniff import printable
 # Above this share of frames a trace is mostly Python stacks.
 FRAMES_SHARE: Final = 0.9
 
+# Reasons in `losses` that the note on a truncated file speaks for.
+_GZIP_ENDS: Final = {
+    "gzip_truncated": "the gzip stream ends early",
+    "gzip_corrupt": "the gzip stream is damaged",
+}
+_SAID_ELSEWHERE: Final = frozenset({"truncated", *_GZIP_ENDS})
+
 
 def notes_on(tables: RankTables) -> list[Note]:
     """Notes on one rank; empty for a sound trace."""
@@ -17,15 +25,7 @@ def notes_on(tables: RankTables) -> list[Note]:
     where = f"rank {tables.rank}"
     notes: list[Note] = []
     if facts["truncated"]:
-        lost = _lost_bytes(tables)
-        notes.append(
-            Note(
-                "truncated",
-                f"{where}: the file ends early; {facts['events']} whole events are read"
-                f"{lost}, and the end of the recording is unknown",
-                "let the export finish before the server is stopped, then copy the file again",
-            )
-        )
+        notes.append(_truncated(tables, where))
     if not facts["has_header"]:
         text = f"{where}: a bare list of events without a header (no base time, no rank)"
         notes.append(Note("no_header", text))
@@ -48,9 +48,20 @@ def notes_on(tables: RankTables) -> list[Note]:
     return notes
 
 
-def _lost_bytes(tables: RankTables) -> str:
-    skipped = tables.facts["skipped_bytes"]
-    return f", {skipped} bytes are not" if skipped else ""
+def _truncated(tables: RankTables, where: str) -> Note:
+    facts = tables.facts
+    reasons = set(tables.losses["reason"].to_pylist())
+    ends = "the file ends early"
+    for reason, how in _GZIP_ENDS.items():
+        if reason in reasons:
+            ends = f"{how}; {tables.sources['text_bytes'][0].as_py()} bytes of text came out"
+    title = printable(Path(facts["path"]).name, 120)
+    return Note(
+        "truncated",
+        f"{where}: {title}: {ends}; {facts['events']} whole events are read, "
+        f"{facts['skipped_bytes']} bytes are not, and the end of the recording is unknown",
+        "let the export finish before the server is stopped, then copy the file again",
+    )
 
 
 def _loss_notes(tables: RankTables, where: str) -> list[Note]:
@@ -62,6 +73,8 @@ def _loss_notes(tables: RankTables, where: str) -> list[Note]:
     )
     notes = []
     for row in sorted(grouped.to_pylist(), key=lambda row: str(row["reason"])):
+        if tables.facts["truncated"] and row["reason"] in _SAID_ELSEWHERE:
+            continue
         offset, action = row["offset_min"], printable(row["action_min"], 300)
         at = "" if offset is None else f", first at byte {offset}"
         text = f"{where}: {row['count_sum']} x {row['reason']}{at}: {action}"

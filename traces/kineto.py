@@ -107,8 +107,7 @@ def _one_rank(
     collectives, unreadable = collective_table(events, ops, ranges)
     losses.add(unreadable, "collective_unreadable", "left out of the collectives")
     facts = {
-        **read_facts(events, header, tables),
-        "label": label,
+        **read_facts(events, header, tables, label),
         "path": source.path,
         "reader": source.reader,
     }

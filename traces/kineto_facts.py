@@ -30,12 +30,19 @@ ABSOLUTE_NS: Final = 10**18
 WINDOW_END: Final = "Record Window End"
 
 
-def read_facts(events: Events, header: Header, tables: dict[str, pa.Table]) -> dict[str, Any]:
-    """The facts of one rank that stand in its events and in the header; plain JSON values."""
+def read_facts(
+    events: Events, header: Header, tables: dict[str, pa.Table], label: str | None
+) -> dict[str, Any]:
+    """The facts of one rank that stand in its events and in the header; plain JSON values.
+
+    `events` counts the objects in the file, or the kept ones that carry the rank's label.
+    """
     doc = events.document
+    scan_dropped = dict(doc.dropped) if label is None else {}
+    total = doc.events if label is None else len(events.row)
     flags = events.flags
     categories = category_counts(events)
-    frames = categories.get("python_function", 0) + doc.dropped.get("python_function", 0)
+    frames = categories.get("python_function", 0) + scan_dropped.get("python_function", 0)
     return {
         "rank": header.rank,
         "world_size": header.world_size,
@@ -50,10 +57,11 @@ def read_facts(events: Events, header: Header, tables: dict[str, pa.Table]) -> d
         "truncated": doc.truncated,
         "has_header": not doc.is_array,
         "has_frames": frames > 0,
-        "frames_share": frames / doc.events if doc.events else 0.0,
-        "events": doc.events,
+        "frames_share": frames / total if total else 0.0,
+        "events": total,
         "categories": categories,
-        "scan_dropped": dict(doc.dropped),
+        "scan_dropped": scan_dropped,
+        "label": label,
         "replaced_names": doc.replaced_names,
         "repaired_events": _count(flags & REPAIRED),
         "nulled_events": _count(flags & NULLED),
@@ -77,7 +85,8 @@ def _clock_facts(events: Events, header: Header) -> dict[str, Any]:
     starts, durs = events.start[timed], events.dur[timed]
     absolute = len(starts) > 0 and int(starts.max()) > ABSOLUTE_NS
     reprinted = timed & ((events.flags & (ODD_DECIMALS | ROUNDED)) != 0)
-    lost = _count(reprinted & (events.start > FLOAT_SAFE_NS))
+    with_decimals = events.start % 1000 != 0
+    lost = _count(reprinted & with_decimals & (events.start > FLOAT_SAFE_NS))
     whole = not ((starts % 1000).any() or (durs % 1000).any())
     coarse = lost > 0 or (whole and header.clock_base_ns is None)
     return {

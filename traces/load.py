@@ -19,12 +19,12 @@ from .file_names import read_name
 from .file_notes import notes_on
 from .folder import Choice, choose
 from .kineto_names import FRAME_NEEDLES
-from .read import read_file, read_stdin, reader_name
+from .read import STDIN, read_file, read_stdin
 from .run import Note, RankTables, Run
+from .scan import reader_name
 from .sniff import printable
 
 DEFAULT_MAX_TEXT_BYTES: Final = 64 << 30
-STDIN: Final = "-"
 
 # Called with the name of a file that was read and the share of the work that is done.
 Progress = Callable[[str, float], None]

@@ -5,25 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from . import kineto, sniff
 from .errors import TraceFormatError
 from .events import Document, ScanOptions
 from .run import RankTables
+from .scan import reader_name, scan
 
-_EMPTY_MEND = "start the profiler while requests are running"
-
-
-def reader_name() -> str:
-    """`native` or `pure`: the scanner in use."""
-    return "pure"
+STDIN: Final = "-"
+_MEND: Final = "give a Kineto trace (*.trace.json or *.trace.json.gz)"
+_RECORD: Final = "start the profiler while requests are running"
 
 
 def read_file(path: Path, fingerprint: str, options: ScanOptions) -> list[RankTables]:
     """The ranks in the file at `path`. Raises TraceFormatError, in one line, and OSError."""
-    sniff.check(path)
-    documents = _scan(path, options, path.name)
-    packed = path.open("rb").read(2) == b"\x1f\x8b"
+    packed = sniff.check(path)
+    documents = _documents(path, options, path.name)
     source = kineto.Source(
         path=str(path),
         format="kineto-json.gz" if packed else "kineto-json",
@@ -37,29 +35,36 @@ def read_file(path: Path, fingerprint: str, options: ScanOptions) -> list[RankTa
 
 def read_stdin(options: ScanOptions) -> list[RankTables]:
     """The ranks in the text that arrives on standard input."""
-    documents = _scan("-", options, "standard input")
+    documents = _documents(STDIN, options, "standard input")
     size = documents[-1].end
+    # A stream cannot be read again for its blocks: its size is all there is to know it by.
     fingerprint = hashlib.sha256(str(size).encode()).hexdigest()
-    source = kineto.Source("-", "kineto-json", size, size, fingerprint, reader_name())
+    source = kineto.Source(STDIN, "kineto-json", size, size, fingerprint, reader_name())
     return kineto.rank_tables(documents, source)
 
 
-def _scan(source: Path | str, options: ScanOptions, name: str) -> list[Document]:
-    import importlib
-
-    producer = importlib.import_module("specscope_temporary_producer")
-    documents: list[Document] = producer.documents(str(source), options)
-    _refuse_without_events(documents, name)
-    return documents
-
-
-def _refuse_without_events(documents: Sequence[Document], name: str) -> None:
-    if not documents:
-        raise sniff.refusal(name, "without any JSON", "give a Kineto trace (*.trace.json.gz)")
-    if any(document.events for document in documents):
-        return
-    keys = list(dict.fromkeys(key for document in documents for key in document.header))
-    raise sniff.refuse_keys(name, keys)
+def _documents(source: Path | str, options: ScanOptions, name: str) -> list[Document]:
+    """The documents with events in them; refuses a text without any, naming what it is."""
+    title = sniff.printable(name, 120)
+    try:
+        documents = scan(source, options)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{title}: {error}") from error
+    found = [document for document in documents if document.events]
+    if not found:
+        raise _refusal(documents, name)
+    return found
 
 
-__all__ = ["TraceFormatError", "read_file", "read_stdin", "reader_name"]
+def _refusal(documents: Sequence[Document], name: str) -> TraceFormatError:
+    losses = [loss for document in documents for loss in document.losses]
+    damaged = [loss.reason for loss in losses if loss.reason.startswith("gzip_")]
+    if damaged:
+        size = documents[-1].end if documents else 0
+        what = f"a gzip file that ends early or is damaged; {size} bytes came out, no whole event"
+        return sniff.refusal(name, what, "copy or record it again")
+    if any(document.has_events for document in documents):
+        return sniff.refusal(name, "a trace without one readable event", _RECORD)
+    if not documents or not any(document.header for document in documents):
+        return sniff.refusal(name, "not JSON", _MEND)
+    return sniff.refuse_keys(name, [key for document in documents for key in document.header])

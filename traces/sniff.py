@@ -17,6 +17,7 @@ from typing import Final
 from .errors import TraceFormatError
 
 HEAD_BYTES: Final = 1 << 16
+GZIP: Final = b"\x1f\x8b"
 
 _KINETO = "give the Kineto trace (*.trace.json or *.trace.json.gz) of the same run"
 _UNPACK = "unpack it first: only gzip and plain text are read"
@@ -93,14 +94,15 @@ NAMES: Final = (
 )
 
 
-def check(path: Path) -> None:
+def check(path: Path) -> bool:
     """Raises TraceFormatError, in one line, when the file at `path` cannot be a trace.
 
-    Raises OSError when it cannot be read.
+    Returns whether it is packed with gzip. Raises OSError when it cannot be read.
     """
     with path.open("rb") as file:
         raw = file.read(HEAD_BYTES)
     check_head(raw, path.name)
+    return raw.startswith(GZIP)
 
 
 def check_head(raw: bytes, name: str) -> None:
@@ -140,7 +142,7 @@ def refusal(name: str, what: str, mend: str) -> TraceFormatError:
 
 def unpacked_head(raw: bytes) -> bytes:
     """The first HEAD_BYTES of the text, when `raw` is gzip; else `raw`."""
-    if not raw.startswith(b"\x1f\x8b"):
+    if not raw.startswith(GZIP):
         return raw
     try:
         return zlib.decompressobj(31).decompress(raw, HEAD_BYTES)
