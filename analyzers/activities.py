@@ -311,9 +311,12 @@ def _user_pattern(place: str, pattern: object) -> str:
             f"{place}: pattern of {len(pattern)} characters: split it, "
             f"{MAX_PATTERN_CHARS} are the most"
         )
-    repeats = math.prod(int(count) for count in re.findall(r"(\d+)\}", pattern) if int(count) > 0)
+    counts = re.findall(r"\{(\d+)(?:,(\d*))?\}", pattern)
+    repeats = math.prod(max(1, int(low), int(high or 0)) for low, high in counts)
     if len(pattern) * repeats > MAX_EXPANDED_CHARS:
-        raise UsageError(f"{place}: its {{n}} repeat too much: write + or * in their place")
+        raise UsageError(
+            f"{place}: pattern repeats {repeats} times by its {{counts}}: write + or * there"
+        )
     wrong = pattern_error(pattern)
     if wrong is not None:
         raise UsageError(
