@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -260,3 +262,27 @@ def test_a_warm_up_on_one_rank_is_one_on_all(tmp_path: Path) -> None:
 def test_a_run_on_the_cpu_has_no_idle(read: Any) -> None:
     states = set(read("vllm_on_cpu_is_partitioned_on_host_ranges").tables["parts"]["state"])
     assert {str(state) for state in states} == {"work"}
+
+
+@pytest.mark.parametrize(
+    ("name", "exit_code", "says"),
+    [
+        ("verify_share_of_95_8_percent", 0, ""),
+        ("verify_share_of_94_9_percent", 1, "94.9"),
+        ("unlinked_work_of_15_percent_withholds_the_verdict", 4, "placed"),
+        ("idle_that_ends_at_unlinked_work_withholds_the_verdict", 4, "placed"),
+        ("two_cycles_give_figures_and_no_verdict", 4, "cycle"),
+    ],
+)
+def test_a_check_passes_fails_or_is_not_supported(
+    name: str, exit_code: int, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "1712345678-TP-0.trace.json.gz"
+    path.write_bytes(CASES[name]().trace.to_gzip())
+    command = [sys.executable, "-m", "specscope", "analyze", "--no-cache", str(path)]
+    done = subprocess.run(
+        [*command, "--check", "verify.share>=0.95"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == exit_code, done.stderr
+    assert says in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
