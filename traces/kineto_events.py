@@ -110,7 +110,11 @@ def read_events(document: Document) -> tuple[Events, list[str], npt.NDArray[np.i
         joined=joined,
         alone=alone,
     )
-    return events, texts.labels, label
+    # Labels count where they stand before a process id.
+    used = np.unique(label[label >= 0])
+    place = np.full(len(texts.labels) + 1, -1, dtype=np.int32)  # the last: no label (-1)
+    place[used] = np.arange(len(used))
+    return events, [texts.labels[index] for index in used.tolist()], place[label]
 
 
 def _classes(doc: Document) -> npt.NDArray[np.int8]:
