@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from specscope.analyzers import rank as ranks
 from specscope.analyzers.activities import ACTIVITIES
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import Bool
-from specscope.analyzers.links import GRAPH_LAUNCH, LAUNCH
+from specscope.analyzers.links import LAUNCHING
 from specscope.analyzers.report import (
     ActivityRow,
     CycleRow,
@@ -34,7 +34,7 @@ from specscope.traces.run import Note, RankTables, Run
 class Options:
     """How to analyse. `evidence` narrows the kinds of evidence that may be used."""
 
-    reference: Reference = Reference()
+    reference: Reference = field(default_factory=Reference)
     rules: activities.Rules | None = None
     evidence: tuple[str, ...] = EVIDENCE
 
@@ -140,7 +140,7 @@ def _gpu_counts(prepared: list[ranks.Rank]) -> list[tuple[int, int, int]]:
         (
             one.tables.rank,
             len(one.ops.start),
-            int(np.isin(one.calls.kind, (LAUNCH, GRAPH_LAUNCH)).sum()),
+            int(np.isin(one.calls.kind, LAUNCHING).sum()),
         )
         for one in prepared
     ]

@@ -56,10 +56,10 @@ def attribute(rank: Rank, placed: Placed, cycles: Cycles) -> Attribution:
     known = segments.op >= 0
     safe = np.maximum(segments.op, 0)
     stage = np.where(known, placed.stage_of_op[safe], UNPLACED).astype(np.int64)
-    what = segments.what + np.where(segments.state == WORK, 0, len(ACTIVITIES))
+    what = segments.what.astype(np.int64) + np.where(segments.state == WORK, 0, len(ACTIVITIES))
     call = np.where(known, ops.call[safe], -1)
     sure = (call >= 0) & (placed.sure[np.maximum(call, 0)] if len(placed.sure) else False)
-    return Attribution(rank, placed, cycles, segments, stage, what.astype(np.int64), sure, False)
+    return Attribution(rank, placed, cycles, segments, stage, what, sure, False)
 
 
 def sums(one: Attribution) -> Int:

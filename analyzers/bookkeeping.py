@@ -96,12 +96,6 @@ def role_bits(names: pa.Array | Sequence[str]) -> Bits:
     return bits[match(names)]
 
 
-def engines(names: pa.Array | Sequence[str]) -> list[set[str]]:
-    """Engines that each row of the table seen among `names` belongs to."""
-    table = kernels()
-    return [set(table[row].engines) for row in np.unique(match(names)).tolist() if row >= 0]
-
-
 def _bits(words: frozenset[str]) -> int:
     return sum(BIT_OF_ROLE[word] for word in words)
 

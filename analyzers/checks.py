@@ -39,7 +39,7 @@ _STAGE_FIELDS = (
     "total_ms",
     "collective_ms",
 )
-_STAGES = tuple(s for s in STAGES if s != "unplaced") + ("verify_only",)
+_STAGES = (*(s for s in STAGES if s != "unplaced"), "verify_only")
 
 
 @dataclass(frozen=True)

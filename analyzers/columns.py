@@ -62,4 +62,5 @@ def spread(first: Int, count: Int) -> Int:
     if total == 0:
         return np.empty(0, np.int64)
     ends = np.cumsum(count)
-    return np.arange(total, dtype=np.int64) + np.repeat(first - (ends - count), count)
+    out: Int = np.arange(total, dtype=np.int64) + np.repeat(first - (ends - count), count)
+    return out

@@ -8,7 +8,7 @@ import numpy as np
 
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import Bool, Int
-from specscope.analyzers.links import GRAPH_LAUNCH, LAUNCH
+from specscope.analyzers.links import GRAPH_LAUNCH, LAUNCHING
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.words import WORK
 
@@ -58,7 +58,7 @@ def measure(one: Attribution, rows: Bool) -> Coverage:
         cycles=len(counted),
         ops=len(ops.start),
         linked_ops=int((ops.call >= 0).sum()),
-        launches=int(np.isin(one.rank.calls.kind, (LAUNCH, GRAPH_LAUNCH)).sum()),
+        launches=int(np.isin(one.rank.calls.kind, LAUNCHING).sum()),
         graph_launches=int((one.rank.calls.kind == GRAPH_LAUNCH).sum()),
         linked_share=None if host or not busy else int(ns[work & linked].sum()) / busy,
         placed_share=None if host or not busy else int(ns[work & placed].sum()) / busy,
@@ -70,13 +70,13 @@ def measure(one: Attribution, rows: Bool) -> Coverage:
 
 
 def without_op(rank: Rank) -> Int:
-    """Calls that launch work and have no op on record: kernel and graph launches.
+    """Calls that launch work and have no op on record.
 
     Launches inside a graph capture put nothing on the GPU and do not count.
     """
     has = np.zeros(len(rank.calls.start), dtype=bool)
     has[rank.ops.call[rank.ops.call >= 0]] = True
-    bare = np.flatnonzero(np.isin(rank.calls.kind, (LAUNCH, GRAPH_LAUNCH)) & ~has)
+    bare = np.flatnonzero(np.isin(rank.calls.kind, LAUNCHING) & ~has)
     return bare[~_captured(rank, bare)] if len(bare) else bare
 
 

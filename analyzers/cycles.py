@@ -15,6 +15,7 @@ from specscope.analyzers.stages import Placed
 from specscope.analyzers.words import DECODE, PREFILL, VERIFY
 
 WARMUP, OUTLIER = 1, 2
+_NEVER = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def cut(rank: Rank, placed: Placed) -> Cycles:
     """Whole cycles: from the first op of each opening to that of the next; the last is open."""
     openings = placed.placement.openings
     begin = _first_op(rank, placed, openings) if len(rank.ops.start) else _host_begin(openings)
-    found = np.flatnonzero(begin >= 0)
+    found = np.flatnonzero(begin != _NEVER)
     # An opening without any op is no border; neither is one that does not come later.
     keep: list[int] = []
     for index in found.tolist():
@@ -86,8 +87,7 @@ def _host_begin(openings: list[Opening]) -> Int:
 
 
 def _first_op(rank: Rank, placed: Placed, openings: list[Opening]) -> Int:
-    """Per opening the start of its first op on the GPU; -1 when it has none."""
-    none = np.iinfo(np.int64).max
+    """Per opening the start of its first op on the GPU; _NEVER when it has none."""
     if not openings:
         return np.empty(0, np.int64)
     starts = np.array([o.start for o in openings], np.int64)
@@ -99,13 +99,12 @@ def _first_op(rank: Rank, placed: Placed, openings: list[Opening]) -> Int:
     safe = np.maximum(opening, 0)
     inside = (opening >= 0) & (rank.calls.thread[call] == thread[safe])
     right = inside & ((stage[safe] == -1) | (placed.stage_of_call[call] == stage[safe]))
-    first = np.full(len(openings), none, np.int64)
+    first = np.full(len(openings), _NEVER, np.int64)
     np.minimum.at(first, opening[right], rank.ops.start[linked[right]])
     # The stage that opens may do nothing on the GPU (n-gram drafts): then whatever comes first.
-    anything = np.full(len(openings), none, np.int64)
+    anything = np.full(len(openings), _NEVER, np.int64)
     np.minimum.at(anything, opening[inside], rank.ops.start[linked[inside]])
-    first = np.where(first == none, anything, first)
-    return np.where(first == none, -1, first)
+    return np.where(first == _NEVER, anything, first)
 
 
 def _kinds(rank: Rank, placed: Placed, cycles: Cycles, whole: list[Opening]) -> list[str]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from specscope.analyzers import annotations
-from specscope.analyzers.annotations import Mark
+from specscope.analyzers import marks as engine_marks
 from specscope.analyzers.evidence import Opening, Placement, busiest_thread
+from specscope.analyzers.marks import Mark
 from specscope.analyzers.rank import ANNOTATION, NVTX, Rank
 from specscope.analyzers.spans import Span
 from specscope.analyzers.words import ACCEPT, DECODE, DRAFT, PREFILL, SCHEDULE, VERIFY
@@ -34,7 +34,7 @@ class Marked:
 def marked_ranges(rank: Rank) -> list[Marked]:
     """Every annotation with a meaning, in order of start (of equal starts the longer first)."""
     ranges = rank.ranges
-    marks = annotations.read_all(ranges.names)
+    marks = engine_marks.read_all(ranges.names)
     known = np.array([m is not None and m.role != "none" for m in marks] + [False], dtype=bool)
     rows = np.flatnonzero(known[ranges.name] & np.isin(ranges.kind, (ANNOTATION, NVTX)))
     rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]

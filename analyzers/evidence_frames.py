@@ -81,6 +81,6 @@ def place(rank: Rank) -> Placement | None:
     found = {span.stage for span in spans}
     if VERIFY not in found or DRAFT not in found:
         return None
-    thread = busiest_thread(spans, DRAFT)
-    openings = steps or merged_openings([s for s in spans if s.thread == thread], DRAFT)
+    main = busiest_thread(spans, DRAFT)
+    openings = steps or merged_openings([s for s in spans if s.thread == main], DRAFT)
     return Placement(spans, openings, (NAME,), True, accept_apart=ACCEPT in found)

@@ -10,11 +10,11 @@ and the border counts as uncertain.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from specscope.analyzers import bookkeeping, launches
+from specscope.analyzers import launches
 from specscope.analyzers.columns import Bool, Int
 from specscope.analyzers.evidence import Opening, Placement
 from specscope.analyzers.evidence_engine import NAME as ENGINE
@@ -72,15 +72,19 @@ def place(rank: Rank, marked: Sequence[Marked]) -> Placement | None:
     rows = launches.of_thread(rank, thread)
     mine = [m for m in marked if m.thread == thread]
     step_marks = steps(mine)
-    if step_marks or _is_target_first(rank):
+    if step_marks or _is_target_first(rank, rows):
         return _place_target_first(rows, thread, step_marks)
     return _place_draft_first(rows, thread, mine)
 
 
-def _is_target_first(rank: Rank) -> bool:
-    """Does the engine's cycle begin with the target's forward (vLLM), by its kernels?"""
-    engines = bookkeeping.engines(rank.ops.names)
-    return any("vllm" in row for row in engines) and not any(row == {"sglang"} for row in engines)
+def _is_target_first(rank: Rank, rows: Launches) -> bool:
+    """Does the engine's cycle begin with the target's forward (vLLM)?
+
+    By kernels that only such an engine launches; else by the name of the process.
+    """
+    if rows.has("opens_draft").any():
+        return False
+    return bool(rows.has("target_first").any()) or rank.tables.facts.get("producer") == "vllm"
 
 
 # --- engines whose cycle begins with draft: SGLang ---------------------------------------
@@ -128,15 +132,16 @@ def _target_rows(rows: Launches, mine: Sequence[Marked]) -> Int:
     ]
     found = np.concatenate(named) if named else np.empty(0, np.int64)
     if len(found):
-        signatures = np.unique(rows.signature[found])
-        return graphs[np.isin(rows.signature[graphs], signatures)]
+        alike: Int = graphs[np.isin(rows.signature[graphs], rows.signature[found])]
+        return alike
     if len(graphs) == 0:
         return graphs
     layers = rows.layers[graphs]
     if layers.max() == 0:  # kernels of an unknown attention: the longest graph is the target
         layers = rows.gpu_ns[graphs]
     # Graphs of one model for several batch sizes have about as many layers.
-    return graphs[layers * 2 > layers.max()]
+    biggest: Int = graphs[layers * 2 > layers.max()]
+    return biggest
 
 
 def _layers_of(rows: Launches, target: Int) -> int:
@@ -169,7 +174,7 @@ def _landmarks(
         found.append(
             Landmark(row, _ANCHOR, row + 1, _graph_stage(rows, row, is_target, speculates))
         )
-    extends = rows.has("draft_extend")
+    extends = rows.has("opens_draft_extend") | rows.has("draft_extend")
     for order, here in (
         (_OPENS_DRAFT, rows.has("opens_draft")),
         (_OPENS_EXTEND, extends),
@@ -233,16 +238,10 @@ def _walk(rows: Launches, landmarks: Sequence[Landmark], target_layers: int) -> 
     walker = _Walker(rows)
     pending = sum(1 for mark in landmarks if mark.stage is None and mark.order == _ANCHOR)
     lookahead = _unknown_before_target(landmarks) if pending else {}
-    for number, mark in enumerate(landmarks):
+    for number, landmark in enumerate(landmarks):
+        mark = landmark
         if mark.first < walker.at and mark.order in (_ANCHOR, _SPAN):
-            mark = Landmark(
-                walker.at,
-                mark.order,
-                max(mark.last, walker.at),
-                mark.stage,
-                mark.evidence,
-                mark.batch,
-            )
+            mark = replace(mark, first=walker.at, last=max(mark.last, walker.at))
         if mark.order == _OPENS_DRAFT:
             _open_draft(walker, mark.first, target_layers)
         elif mark.order == _OPENS_EXTEND:

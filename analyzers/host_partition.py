@@ -35,10 +35,8 @@ def partition(rank: Rank, placed: Placed, cycles: Cycles) -> tuple[Segments, Int
     edges = [borders, *(np.array([s.start, s.end], np.int64) for s in spans)]
     low, high = _collectives(rank, thread)
     times = np.unique(np.concatenate([*edges, low, high]))
-    if len(borders) < 2:
-        times = times[:0]
-    else:
-        times = times[(times >= borders[0]) & (times <= borders[-1])]
+    inside = (times >= borders[:1]) & (times <= borders[-1:]) if len(borders) > 1 else slice(0)
+    times = times[inside]
     start, end = times[:-1], times[1:]
     owner = innermost(spans, np.full(len(start), thread, np.int32), start)
     stage = np.array([s.stage for s in spans] + [SCHEDULE], np.int64)[owner]

@@ -16,6 +16,8 @@ from specscope.analyzers.columns import ABSENT, Bool, Int, Small, codes, ints, w
 
 CALL_KINDS = ("launch", "graph_launch", "copy", "set", "sync", "alloc", "other")
 LAUNCH, GRAPH_LAUNCH, COPY, SET, SYNC, ALLOC, OTHER = range(len(CALL_KINDS))
+# Calls that always put an op on the GPU; a set of no bytes does not.
+LAUNCHING = (LAUNCH, GRAPH_LAUNCH, COPY)
 OP_KINDS = ("kernel", "copy", "set", "graph")
 
 

@@ -140,10 +140,9 @@ def over_ranks(rows: list[tuple[StageShare, Float, Float]]) -> StageShare:
         middle("idle_share"),
         middle("collective_share"),
         _joint(busy, [d for _, _, d in rows], n) if len(busy) == len(shares) else None,
-        (
-            float(np.median([low for low, _ in bounds])),
-            float(np.median([high for _, high in bounds])),
-        )
+        # A rank that waits more has more work; the undisturbed cycle need not hold that waiting,
+        # so the run's range reaches from the least to the most that a rank says.
+        (min(low for low, _ in bounds), max(high for _, high in bounds))
         if len(bounds) == len(shares)
         else None,
     )

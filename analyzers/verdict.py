@@ -114,7 +114,8 @@ def _claim(rows: Sequence[StageShare]) -> str:
         )
     if draft is None:
         return answer
-    return f"{answer} A draft stage that cost nothing would take {_percent(draft.cycle_share.value)} off."
+    saved = _percent(draft.cycle_share.value)
+    return f"{answer} A draft stage that cost nothing would take {saved} off."
 
 
 def _percent(share: float) -> str:
