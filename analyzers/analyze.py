@@ -14,7 +14,7 @@ from specscope.analyzers import activities, attribution, coverage, cycles, stage
 from specscope.analyzers import rank as ranks
 from specscope.analyzers.activities import ACTIVITIES
 from specscope.analyzers.attribution import Attribution
-from specscope.analyzers.columns import Bool
+from specscope.analyzers.columns import Bool, worded
 from specscope.analyzers.links import LAUNCHING
 from specscope.analyzers.report import (
     ActivityRow,
@@ -386,16 +386,27 @@ class Tables(Mapping[str, pa.Table]):
             return pa.concat_tables(pieces) if pieces else _EMPTY[name]
         if name not in self._READ:
             raise KeyError(name)
-        calls = {one.number: one.rank.ops.call for one in self._attributed}
+        placed = {one.number: one for one in self._attributed}
         pieces = []
         for one in self._run.ranks:
             table = getattr(one, name)
-            if name == "ops" and one.rank in calls:
-                call = calls[one.rank]
-                column = table.schema.get_field_index("call_id")
-                table = table.set_column(column, "call_id", pa.array(call, mask=call < 0))
+            if name == "ops":
+                table = _placed_ops(table, placed.get(one.rank))
             pieces.append(_with_rank(table, one.rank))
         return pa.concat_tables(pieces) if pieces else pa.table({})
+
+
+def _placed_ops(table: pa.Table, one: Attribution | None) -> pa.Table:
+    """The `ops` table with what is known of each op: its call, its stage, its activity."""
+    unknown = np.full(table.num_rows, -1, np.int8)
+    stage, activity = unknown, unknown
+    if one is not None:
+        call = one.rank.ops.call
+        column = table.schema.get_field_index("call_id")
+        table = table.set_column(column, "call_id", pa.array(call, mask=call < 0))
+        stage, activity = one.placed.stage_of_op, one.rank.activity
+    table = table.append_column("stage", worded(stage, STAGES))
+    return table.append_column("activity", worded(activity, ACTIVITIES))
 
 
 def _with_rank(table: pa.Table, rank: int) -> pa.Table:
