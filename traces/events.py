@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+Raw = bytes  # `Document` has a column of that name
+
 # A missing integer. No real id or time reaches it.
 ABSENT = np.iinfo(np.int64).min
 
@@ -66,10 +68,10 @@ class Document:
     # Raw text of `args` of the events that need it, by index into the columns above:
     # ph M, and events whose args hold "Collective name".
     args_event: npt.NDArray[np.int64]
-    args_text: list[bytes]
+    args_text: list[Raw]
     # Top-level keys other than traceEvents: raw JSON text by key (last one wins), at most
     # 16 MiB each; larger ones are a loss.
-    header: dict[str, bytes]
+    header: dict[str, Raw]
     losses: list[Loss] = field(default_factory=list)
     # Every byte of the document is in exactly one of these three sums.
     event_bytes: int = 0  # inside parsed events, kept or dropped by design
