@@ -106,11 +106,10 @@ def link(table: pa.Table, calls: Calls) -> Ops:
 def _owning_call(start: Int, correlation: Int, calls: Calls) -> tuple[Int, int, int]:
     """Per op: index of the call with its correlation that starts last, but not after it.
 
-    Only launch-capable calls own ops: synchronise calls carry correlations too.
+    Only launch-capable calls own ops: other calls carry correlations too, and some tracers
+    count those from 1 again.
     """
-    able = np.isin(calls.kind, (LAUNCH, GRAPH_LAUNCH, COPY, SET, OTHER)) & (
-        calls.correlation != ABSENT
-    )
+    able = np.isin(calls.kind, (LAUNCH, GRAPH_LAUNCH, COPY, SET)) & (calls.correlation != ABSENT)
     index = np.flatnonzero(able)
     n = len(start)
     if len(index) == 0 or n == 0:

@@ -6,7 +6,7 @@ Design 5.5 and 5.6. Three steps, all on sorted arrays, no loop over ops:
 2. Between streams the instant goes to the lowest (class, start, stream).
 3. What nothing covers is idle; the op that ends it owns it and explains it.
 
-An op of no length runs at no instant: it owns nothing and ends no idle.
+An op of no length owns no instant, but it ends the idle before it: the device did something.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from specscope.analyzers.columns import ABSENT, Bool, Int, Small, spread
+from specscope.analyzers.columns import Bool, Int, Small, spread
 from specscope.analyzers.links import GRAPH_LAUNCH, Calls, Ops
 from specscope.analyzers.words import (
     GRAPH,
@@ -59,8 +59,7 @@ def precedence(ops: Ops, calls: Calls) -> Int:
     launched = np.full(n, _LAST, np.int64)
     linked = ops.call >= 0
     launched[linked] = calls.start[ops.call[linked]]
-    correlation = np.where(ops.correlation == ABSENT, _LAST, ops.correlation)
-    order = np.lexsort((np.arange(n), correlation, launched, ops.start))
+    order = np.lexsort((np.arange(n), ops.correlation, launched, ops.start))
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
     return rank
@@ -83,14 +82,10 @@ def partition(
     begin, end = _disjoint(ops, rank)
     times, owner = _owners(ops, op_class, rank, begin, end, borders)
     keep = (times[:-1] >= borders[0]) & (times[:-1] < borders[-1])
-    # A gap ends where the next owned piece begins.
-    owned = np.flatnonzero(owner >= 0)
     pieces = np.flatnonzero(keep)
-    following = np.searchsorted(owned, pieces, "left")
-    has_end = following < len(owned)
-    ender = np.where(
-        has_end, owner[owned[np.minimum(following, len(owned) - 1)]] if len(owned) else -1, -1
-    )
+    starts, winner = _first_to_start(ops, op_class, rank)
+    following = np.searchsorted(starts, times[pieces], "right")
+    ender = np.append(winner, -1)[following]
     is_work = owner[pieces] >= 0
     cycle = np.searchsorted(borders, times[pieces], "right") - 1
     work = pieces[is_work]
@@ -104,7 +99,7 @@ def partition(
     )
     gaps = pieces[~is_work]
     idle = _explain(
-        ops, calls, rank, times[gaps], times[gaps + 1], ender[~is_work], cycle[~is_work], blocking
+        ops, calls, times[gaps], times[gaps + 1], ender[~is_work], cycle[~is_work], blocking
     )
     return _merge(segments, idle)
 
@@ -123,13 +118,29 @@ def _disjoint(ops: Ops, rank: Int) -> tuple[Int, Int]:
     return begin, np.maximum(end, begin)
 
 
+def _first_to_start(ops: Ops, op_class: Small, rank: Int) -> tuple[Int, Int]:
+    """Each distinct start of an op, and the op that ends the idle before it.
+
+    Of several that start together: the first of each stream, then the lowest (class, stream).
+    """
+    order = np.lexsort((rank, ops.stream, ops.start))
+    start, stream = ops.start[order], ops.stream[order]
+    lead = np.concatenate(([True], (start[1:] != start[:-1]) | (stream[1:] != stream[:-1])))
+    order = order[lead]
+    order = order[np.lexsort((ops.stream[order], op_class[order], ops.start[order]))]
+    start = ops.start[order]
+    first = np.concatenate(([True], start[1:] != start[:-1]))
+    return start[first], order[first]
+
+
 def _owners(
     ops: Ops, op_class: Small, rank: Int, begin: Int, end: Int, borders: Int
 ) -> tuple[Int, Int]:
     """Elementary borders, and per stretch between two of them the owning op (-1: idle)."""
     n = len(begin)
     running = np.flatnonzero(end > begin)
-    times = np.unique(np.concatenate((begin[running], end[running], borders)))
+    instants = np.flatnonzero(ops.end <= ops.start)
+    times = np.unique(np.concatenate((begin[running], end[running], ops.start[instants], borders)))
     first = np.searchsorted(times, begin[running], "left")
     count = np.searchsorted(times, end[running], "left") - first
     # Lower is stronger: class, then true start, then stream; `rank` settles what is left.
@@ -151,7 +162,7 @@ class Blocking:
 
 
 def _explain(
-    ops: Ops, calls: Calls, rank: Int, g0: Int, g1: Int, ender: Int, cycle: Int, blocking: Blocking
+    ops: Ops, calls: Calls, g0: Int, g1: Int, ender: Int, cycle: Int, blocking: Blocking
 ) -> Segments:
     """Idle stretches cut by cause (design 5.6)."""
     if len(g0) == 0:
@@ -163,7 +174,17 @@ def _explain(
     safe = np.maximum(ender, 0)
     call = np.where(known, ops.call[safe], -1)
     linked = call >= 0
-    inner = linked & ~_first_in_launch(ops, rank)[safe] & (calls.kind[call] == GRAPH_LAUNCH)
+    if not linked.any():  # also where there are no calls at all to index
+        return Segments(
+            cycle,
+            g0,
+            g1,
+            ender,
+            np.full(len(g0), IDLE, np.int8),
+            np.full(len(g0), UNKNOWN, np.int16),
+        )
+    inner = linked & (calls.kind[call] == GRAPH_LAUNCH)
+    inner &= ops.start[safe] > _launch_start(ops, len(calls.start))[call]
     plain = linked & ~inner
     c0 = np.where(plain, np.clip(calls.start[call], g0, g1), g1)
     c1 = np.where(plain, np.clip(calls.end[call], c0, g1), g1)
@@ -226,13 +247,11 @@ def _before_launch(
     return rows
 
 
-def _first_in_launch(ops: Ops, rank: Int) -> Bool:
-    """True for the op of each call that starts first."""
-    first = np.zeros(len(ops.start), dtype=bool)
-    linked = np.flatnonzero(ops.call >= 0)
-    order = linked[np.argsort(rank[linked])]
-    _, position = np.unique(ops.call[order], return_index=True)
-    first[order[position]] = True
+def _launch_start(ops: Ops, n_calls: int) -> Int:
+    """Per call the start of its first op; the last entry answers an op without a call."""
+    first = np.full(n_calls + 1, _LAST, np.int64)
+    linked = ops.call >= 0
+    np.minimum.at(first, ops.call[linked], ops.start[linked])
     return first
 
 

@@ -2,7 +2,8 @@
 
 * of the cycle: the stage's work and the idle that its ops end, over the cycle;
 * of busy time: its work over all work;
-* of the unprofiled cycle C: from work / C to (work + min(its idle, C - all work)) / C.
+* of the unprofiled cycle C: from work / C to (work + min(its idle, C - all work)) / C, where
+  its idle is as recorded, and more by C - cycle where C is the longer of the two.
 
 Every share is the median over whole cycles of the cycle's own share.
 """
@@ -93,7 +94,9 @@ def stage_share(
     busy = work / np.maximum(all_work, 1.0)
     bounds = None
     if unprofiled_ns and median(all_work) <= unprofiled_ns and not on_host:
-        room = np.minimum(idle, np.maximum(unprofiled_ns - all_work, 0.0))
+        # A cycle that was recorded shorter than C lacks time that may be this stage's.
+        missing = np.maximum(unprofiled_ns - ns, 0.0)
+        room = np.minimum(idle + missing, np.maximum(unprofiled_ns - all_work, 0.0))
         bounds = (median(work / unprofiled_ns), median((work + room) / unprofiled_ns))
     return (
         StageShare(
