@@ -20,7 +20,7 @@ import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -201,6 +201,9 @@ class StreamText:
                     return
         except BaseException as error:  # handed to the reader, who raises it
             end.error = error
+        finally:
+            if isinstance(produce, Generator):
+                produce.close()  # closes its file now, not when the error is forgotten
         self._put(end)
 
     def _put(self, item: bytes | _End) -> bool:
