@@ -30,7 +30,7 @@ class Case:
     parts: str = ""
     parts_of: Mapping[int, str] = field(default_factory=dict)
     # Per whole cycle; None in a place is not asked.
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[str, ...] | None = ()
     batches: tuple[int | None, ...] | None = None
     tokens: tuple[int | None, ...] | None = None
     k: int | None = None

@@ -21,10 +21,11 @@ VERIFY_TREE = "void VerifyTreeGreedy<int, long>(int*, int*, int*, long*, long*, 
 V2_PERIOD = 180
 
 
-def v2_cycle(c: Timeline, *, prefill: bool = False) -> None:
+def v2_cycle(c: Timeline, draft: tuple[str, ...] = (ATTENTION, GEMM, ATTENTION, GEMM)) -> None:
     """One cycle of EAGLEWorkerV2: draft graph, verify graph, draft-extend graph."""
+    spans = ((16, 20), (20, 26), (27, 31), (31, 36))
     c.launch(2, 4, "assign_draft_cache_locs", 6, 9)
-    c.graph(10, 14, (ATTENTION, 16, 20), (GEMM, 20, 26), (ATTENTION, 27, 31), (GEMM, 31, 36))
+    c.graph(10, 14, *((name, *span) for name, span in zip(draft, spans, strict=True)))
     c.launch(30, 32, BUILD_TREE, 38, 41)
 
     c.launch(44, 46, "assign_extend_cache_locs", 48, 50)
@@ -73,6 +74,18 @@ def sglang_0_5_10_v2_without_any_mark() -> Case:
     return Case(t, V2_PARTS, kinds=("speculation",) * 5, evidence="structure")
 
 
+@case
+def sglang_standalone_draft_with_more_layers_than_the_target() -> Case:
+    """The draft graph holds every draft forward: 2 of 2 layers outnumber a target of 3.
+
+    Its place between the opener of draft and the tree tells what it is, not its size.
+    """
+    t = Timeline()
+    for c in t.cycles(6, every=V2_PERIOD):
+        v2_cycle(c, (ATTENTION,) * 4)
+    return Case(t, V2_PARTS, kinds=("speculation",) * 5, evidence="structure")
+
+
 V1_PERIOD = 160
 
 
@@ -101,13 +114,13 @@ def v1_cycle(c: Timeline) -> None:
 #               [134, 166): host until 162, call 2, 2.
 # verify        work 2 + (12+10+12+10+i) + 2 and the copy. [30, 36): host 2, call 2, 2.
 #               [38, 48): host 2, call 6, 2. Before VerifyTreeGreedy 2, before the copy 1.
-#               By the design create_extend_after_decode_spec_info still ends verify: work 2;
-#               [98+i, 114): the thread waits until 104+i, host until 110, call 2, 2.
-# draft_extend  work 4 + 4. [116, 126): host 4, call 4, 2.
+# draft_extend  work 2 + 4 + 4. [98+i, 114): the thread waits until 104+i, host until 110,
+#               call 2, 2. [116, 126): host 4, call 4, 2. Its first op is
+#               create_extend_after_decode_spec_info, as in the recordings with hooks.
 V1_PARTS = """
-    draft         compute 15           | host 29    launch_call 6   queue 6
-    verify        compute 50+i  copy 1 | host 10-i  launch_call 10  queue 9  sync 6
-    draft_extend  compute 8            | host 4     launch_call 4   queue 2
+    draft         compute 15           | host 29    launch_call 6  queue 6
+    verify        compute 48+i  copy 1 | host 4     launch_call 8  queue 7
+    draft_extend  compute 10           | host 10-i  launch_call 6  queue 4  sync 6
 """
 
 
@@ -151,15 +164,6 @@ def sglang_v2_with_frames_of_the_official_image() -> Case:
     return Case(t, V2_PARTS, kinds=("speculation",) * 5, evidence="frames")
 
 
-# As V1_PARTS, but the frame of draft extend opens at 106, before the call of
-# create_extend_after_decode_spec_info: its 2 of work and [98+i, 114) go there.
-V1_FRAME_PARTS = """
-    draft         compute 15           | host 29    launch_call 6  queue 6
-    verify        compute 48+i  copy 1 | host 4     launch_call 8  queue 7
-    draft_extend  compute 10           | host 10-i  launch_call 6  queue 4  sync 6
-"""
-
-
 @case
 def sglang_v1_with_frames_only() -> Case:
     """`verify` of eagle_info.py is the accept inside the worker's verify, no stage of draft."""
@@ -172,7 +176,7 @@ def sglang_v1_with_frames_only() -> Case:
         c.frame(f"{folder}/eagle_info.py(230): verify", 47, 104.5 + c.i)
         c.frame(f"{folder}/eagle_worker.py(830): forward_draft_extend_after_decode", 106, 124.5)
         v1_cycle(c)
-    return Case(t, V1_FRAME_PARTS, kinds=("speculation",) * 5, evidence="frames")
+    return Case(t, V1_PARTS, kinds=("speculation",) * 5, evidence="frames")
 
 
 @case
@@ -183,6 +187,16 @@ def sglang_0_5_12_step_mark_around_the_target_only() -> Case:
         c.mark("step[TARGET_VERIFY bs=2]", 51, 60)
         v2_cycle(c)
     return Case(t, V2_PARTS, kinds=("speculation",) * 5, batches=(2,) * 5, evidence="engine")
+
+
+@case
+def sglang_0_5_12_v1_step_mark_around_the_target_only() -> Case:
+    """The older worker is still used with topk > 1 or without the overlap scheduler."""
+    t = Timeline()
+    for c in t.cycles(6, every=V1_PERIOD):
+        c.mark("step[TARGET_VERIFY bs=3]", 39, 47)
+        v1_cycle(c)
+    return Case(t, V1_PARTS, kinds=("speculation",) * 5, batches=(3,) * 5, evidence="engine")
 
 
 def stage_spans(c: Timeline) -> None:
@@ -411,12 +425,13 @@ def plain_step(c: Timeline, mark: str) -> None:
 
 # The step runs from 8, its first op, to 68.
 #
-# decode    the staging copy 1, the graph 10 + 16+i. [9, 14): the call until 12, then 2. At
+# decode    the staging copy 1, the graph 10 + 16+i, and the argmax 2: the mark is around the
+#           forward, and sampling belongs to the step. [9, 14): the call until 12, then 2. At
 #           the end [44+i, 68): the thread waits until 46+i, host until 65, call 1, 2.
-# schedule  the argmax 2 and the copy 1, launched outside every stage; 1 before the copy.
+# schedule  the copy 1 that brings the token to the host, and 1 before it.
 PLAIN_PARTS = """
-    decode    compute 26+i  copy 1 | host 19-i  launch_call 4  queue 4  sync 2
-    schedule  compute 2     copy 1 | queue 1
+    decode    compute 28+i  copy 1 | host 19-i  launch_call 4  queue 4  sync 2
+    schedule  copy 1               | queue 1
 """
 
 
@@ -467,14 +482,14 @@ def sglang_prefill_between_decode_steps() -> Case:
     # What ends the gap before a step belongs to that step: the end of cycle 2 goes to the
     # prefill, the end of cycle 3 to the decode step that follows it.
     before_prefill = """
-        decode    compute 26+i  copy 1 | launch_call 3  queue 2
+        decode    compute 28+i  copy 1 | launch_call 3  queue 2
         prefill   | host 19-i  launch_call 1  queue 2  sync 2
-        schedule  compute 2     copy 1 | queue 1
+        schedule  copy 1               | queue 1
     """
     prefill = """
-        prefill   compute 26+i  copy 1 | launch_call 3  queue 2
+        prefill   compute 28+i  copy 1 | launch_call 3  queue 2
         decode    | host 19-i  launch_call 1  queue 2  sync 2
-        schedule  compute 2     copy 1 | queue 1
+        schedule  copy 1               | queue 1
     """
     not_asked = dict.fromkeys((5, 6), "")
     return Case(

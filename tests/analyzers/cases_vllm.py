@@ -174,10 +174,60 @@ def vllm_mark_with_the_sum_of_squares() -> Case:
 
 
 # What is sure without scopes is the draft: it opens with its own kernel and ends with its
-# last graph. As PARTS, but [94+i, 96+i) and the rest of it as there.
-RUNNER_V2_PARTS = """
+# last graph; as in PARTS.
+DRAFT_PARTS = """
     draft  compute 18 | queue 6
 """
+
+
+@case
+def vllm_0_10_0_without_any_mark() -> Case:
+    """Scopes are off unless asked for, and before 0.11 nothing else names a step."""
+    t = Timeline()
+    for c in t.cycles(6, every=PERIOD):
+        step(c, "", None)
+    return Case(t, DRAFT_PARTS, kinds=SPECULATION, evidence="structure", asked=frozenset({"draft"}))
+
+
+@case
+def vllm_0_19_with_its_scopes_off() -> Case:
+    """The default of a server: the iteration mark alone, the V1 runner's kernels."""
+    t = Timeline()
+    for c in t.cycles(6, every=PERIOD):
+        step(c, "execute_context_0(0)_generation_4(12)", None, piecewise_graphs)
+    return Case(
+        t,
+        DRAFT_PARTS,
+        kinds=SPECULATION,
+        batches=(4,) * 5,
+        tokens=(12,) * 5,
+        evidence="engine",
+        asked=frozenset({"draft"}),
+    )
+
+
+@case
+def vllm_with_frames_only() -> Case:
+    """Methods of runner and proposer; the proposer's own frame lies inside the runner's."""
+    runner, proposers = "vllm/v1/worker/gpu_model_runner.py", "vllm/v1/spec_decode"
+    t = Timeline()
+    for c in t.cycles(6, every=PERIOD):
+        c.frame(f"{runner}(2907): execute_model", 2, 58)
+        c.frame(f"{runner}(2400): _model_forward", 20, 46)
+        c.frame(f"{runner}(3100): sample_tokens", 59, 140)
+        c.frame(f"{runner}(2500): _sample", 60, 70)
+        c.frame("vllm/v1/sample/rejection_sampler.py(60): forward", 64, 69)
+        c.frame(f"{runner}(3300): propose_draft_token_ids", 72, 92)
+        c.frame(f"{proposers}/eagle.py(200): propose", 72.5, 91)
+        step(c, "", None)
+    return Case(
+        t,
+        PARTS,
+        kinds=SPECULATION,
+        evidence="frames",
+        accept_apart=True,
+        asked=frozenset({"accept", "draft"}),
+    )
 
 
 @case
@@ -205,7 +255,7 @@ def vllm_runner_v2_leaves_the_iteration_mark_only() -> Case:
         c.sync(100, 124 + c.i, api="cudaEventSynchronize")
     return Case(
         t,
-        RUNNER_V2_PARTS,
+        DRAFT_PARTS,
         kinds=SPECULATION,
         batches=(4,) * 5,
         tokens=(12,) * 5,
@@ -241,10 +291,10 @@ def vllm_prefill_and_mixed_steps_between_cycles() -> Case:
     )
 
 
-# As PARTS up to the logits. Sampling is no accept where nothing was proposed; which stage
-# holds it is left open by the design, so only decode is asked.
+# As verify and accept of PARTS, but the forward follows the copy here: [11, 29) is host 11,
+# call 5, 2. The argmax takes 2. What prepares and reads back is not asked.
 PLAIN_PARTS = """
-    decode  compute 52+i  collective 6 | host 6  launch_call 5  queue 2  graph 1
+    decode  compute 54+i  collective 6 | host 11  launch_call 5  queue 4  graph 1
 """
 
 
@@ -266,10 +316,9 @@ def vllm_plain_decode() -> Case:
         c.launch(61, 63, ARGMAX, 90 + c.i, 92 + c.i)
         c.copy(96, 98, TO_HOST, 120, 121)
         c.sync(100, 124, api="cudaEventSynchronize")
-    # The forward follows the copy here: [11, 29) is host 11, call 5, queue 2.
     return Case(
         t,
-        PLAIN_PARTS.replace("host 6 ", "host 11"),
+        PLAIN_PARTS,
         kinds=("decode",) * 5,
         batches=(8,) * 5,
         evidence="engine",

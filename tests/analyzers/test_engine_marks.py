@@ -52,7 +52,7 @@ def analyzed(
         path = folder / f"1712345678-TP-{timeline.rank}.trace.json"
         path.write_bytes(timeline.to_json(layout, metadata_last=metadata_last))
         paths.append(path)
-    return specscope.analyze(specscope.load(paths))
+    return specscope.analyze(specscope.load(paths, cache=False))
 
 
 def cycles_of(report: Any, rank: int = 0) -> list[dict[str, Any]]:
@@ -62,8 +62,8 @@ def cycles_of(report: Any, rank: int = 0) -> list[dict[str, Any]]:
 
 
 def evidence_of(report: Any) -> set[str]:
-    """The names of the kinds of evidence that the verdict rests on."""
-    return set(re.findall(r"\w+", str(report.verdict["evidence"]))) & set(EVIDENCE)
+    """The kinds of evidence that place the stages of the run."""
+    return {row["evidence"] for row in report.tables["stages"].to_pylist()}
 
 
 def parts_of(report: Any, case: Case, rank: int = 0) -> list[dict[str, int]]:
@@ -77,7 +77,7 @@ def test_a_drawn_trace_is_read_as_worked_out(name: str, read: Any) -> None:
     case, report = CASES[name](), read(name)
     cycles = cycles_of(report)
 
-    assert tuple(row["kind"] for row in cycles) == case.kinds
+    assert case.kinds in (None, tuple(row["kind"] for row in cycles))
     for column, expected in (
         ("batch", case.batches),
         ("tokens", case.tokens),
@@ -101,6 +101,8 @@ def test_the_evidence_is_named(name: str, read: Any) -> None:
     stronger = EVIDENCE[: EVIDENCE.index(case.evidence)]
     assert case.evidence in found
     assert not found.intersection(stronger)
+    if "no speculation" not in case.refused:
+        assert set(report.verdict.evidence) == found
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -108,7 +110,7 @@ def test_a_verdict_is_withheld_exactly_where_the_trace_does_not_support_it(
     name: str, read: Any
 ) -> None:
     case, report = CASES[name](), read(name)
-    reasons = " ".join(str(reason) for reason in report.verdict["refused"])
+    reasons = " ".join(str(reason) for reason in report.verdict.refused)
     if case.refused:
         assert re.search(case.refused, reasons, re.IGNORECASE), reasons
     else:
@@ -162,7 +164,7 @@ def test_the_answers_agree_with_the_slow_reference_but_for_the_stages(name: str)
     """A guard for the hand, not for specscope: stages apart, work and idle follow from times."""
     case = CASES[name]()
     ops, calls = drawn(case.trace)
-    tables = [case.parts_of.get(i, case.parts) for i in range(len(case.kinds))]
+    tables = [case.parts_of.get(i, case.parts) for i in range(len(case.kinds or ()))]
 
     # Cycles whose parts are not asked are as long as those around them.
     usual = sum(read_table(case.parts, 0).values())
@@ -213,24 +215,24 @@ def test_the_share_is_the_median_of_the_shares_of_the_cycles(
     name: str, share: float, read: Any
 ) -> None:
     verdict = read(name).verdict
-    assert verdict["stage"] == "verify"
-    assert verdict["share"] == pytest.approx(share, abs=1e-9)
+    assert verdict.stage == "verify"
+    assert verdict.share == pytest.approx(share, abs=1e-9)
 
 
 def test_a_share_of_verify_holds_accept(read: Any) -> None:
     """Cycles of 120 with verify 44+i and accept 17-i: always 61 of 120."""
-    assert read("own_ranges_with_every_field").verdict["share"] == pytest.approx(61 / 120)
+    assert read("own_ranges_with_every_field").verdict.share == pytest.approx(61 / 120)
 
 
 def test_stages_placed_by_structure_alone_are_never_of_high_confidence(read: Any) -> None:
-    structure = read("sglang_0_5_10_v2_without_any_mark").verdict["confidence"]
+    structure = read("sglang_0_5_10_v2_without_any_mark").verdict.confidence
     assert str(structure).split()[0] != "high"
 
 
 def test_accept_and_draft_told_by_kernels_alone_are_never_of_high_confidence(
     read: Any,
 ) -> None:
-    confidence = read("vllm_runner_v2_leaves_the_iteration_mark_only").verdict["confidence"]
+    confidence = read("vllm_runner_v2_leaves_the_iteration_mark_only").verdict.confidence
     assert str(confidence).split()[0] != "high"
 
 
@@ -240,7 +242,7 @@ def test_the_verdict_rests_on_the_most_frequent_batch(read: Any) -> None:
     Verify of cycle i of batch 2 is 93+i of 180; the median is that of i = 2.
     """
     verdict = read("sglang_prefill_inside_a_speculation_cycle").verdict
-    assert verdict["share"] == pytest.approx(95 / 180)
+    assert verdict.share == pytest.approx(95 / 180)
 
 
 def test_a_warm_up_on_one_rank_is_one_on_all(tmp_path: Path) -> None:
@@ -269,7 +271,7 @@ def test_a_run_on_the_cpu_has_no_idle(read: Any) -> None:
     [
         ("verify_share_of_95_8_percent", 0, ""),
         ("verify_share_of_94_9_percent", 1, "94.9"),
-        ("unlinked_work_of_15_percent_withholds_the_verdict", 4, "placed"),
+        ("unlinked_work_of_15_percent_withholds_the_verdict", 4, "GPU busy time"),
         ("idle_that_ends_at_unlinked_work_withholds_the_verdict", 4, "placed"),
         ("two_cycles_give_figures_and_no_verdict", 4, "cycle"),
     ],
