@@ -11,13 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests import reference as ref
-
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-
-
-def shared_path(*parts: str) -> Path:
-    return SHARED.joinpath(*parts)
-
+from tests.shared import shared_path
 
 EXPECTED: dict[str, Any] = json.loads(shared_path("cases", "expected.json").read_text("utf-8"))
 
