@@ -28,6 +28,7 @@ class Rule:
     pattern: re.Pattern[str]
     stage: int | None
     opens: bool
+    kind: str | None
     examples: tuple[str, ...]
 
 
@@ -60,6 +61,7 @@ def rules() -> tuple[Rule, ...]:
             pattern=re.compile(row["pattern"]),
             stage=STAGES.index(row["stage"]) if "stage" in row else None,
             opens=bool(row.get("opens", False)),
+            kind=row.get("kind"),
             examples=tuple(row["examples"]),
         )
         for row in rows
@@ -82,7 +84,7 @@ def read_all(names: Sequence[str]) -> list[Mark | None]:
 
 
 def _mark(rule: Rule, groups: dict[str, str | None]) -> Mark:
-    batch, tokens, k, kind = _integer(groups.get("b")), _integer(groups.get("t")), None, None
+    batch, tokens, k, kind = _integer(groups.get("b")), _integer(groups.get("t")), None, rule.kind
     if rule.role == "step":
         batch, tokens, k, kind = _step(groups)
     return Mark(rule.id, rule.role, rule.stage, rule.opens, batch, tokens, k, kind)
