@@ -133,7 +133,8 @@ def _kinds(rank: Rank, placed: Placed, cycles: Cycles, whole: list[Opening]) -> 
     kinds = []
     for index, opening in enumerate(whole):
         verify, prefill, decode = (bool(holds[s][index]) for s in (VERIFY, PREFILL, DECODE))
-        if opening.kind in ("prefill", "mixed", "empty"):
+        settled = opening.kind in ("prefill", "mixed", "empty")
+        if opening.kind and (settled or not placed.placement.speculates):
             kinds.append(opening.kind)
         elif prefill:
             kinds.append("mixed" if verify or decode else "prefill")

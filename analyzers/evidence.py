@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from specscope.analyzers.spans import Span
+from specscope.analyzers.spans import Span, timeline
 
 
 @dataclass(frozen=True)
@@ -45,27 +45,35 @@ class Placement:
     notes: tuple[str, ...] = field(default=())
 
 
-def merged_openings(spans: Iterable[Span], opening_stage: int) -> list[Opening]:
+def merged_openings(spans: Sequence[Span], opening_stage: int) -> list[Opening]:
     """Openings at the spans of `opening_stage`, those of one round taken as one.
 
-    Spans with the same cycle number, or with no span of another stage between them, are one
-    opening (draft steps). `spans` of one thread, in order of start.
+    Spans with the same cycle number, or with no time of another stage between them, are one
+    opening (draft steps). `spans` are of one thread.
     """
     openings: list[Opening] = []
-    last_cycle: int | None = None
-    running = False
-    for span in spans:
-        if span.stage != opening_stage:
-            running = False
+    opened: set[int] = set()
+    last: Span | None = None
+    elsewhere = True
+    _, owners = timeline(spans)
+    for owner in owners.tolist():
+        if owner < 0:
             continue
-        same = running if span.cycle is None or last_cycle is None else span.cycle == last_cycle
-        if not same or not openings:
+        span = spans[owner]
+        if span.stage != opening_stage:
+            elsewhere = True
+            continue
+        same = owner in opened or not elsewhere
+        if span.cycle is not None and last is not None and last.cycle is not None:
+            same = span.cycle == last.cycle
+        if not same or last is None:
             openings.append(
                 Opening(
                     span.start, span.thread, span.stage, span.cycle, span.batch, span.tokens, span.k
                 )
             )
-        running, last_cycle = True, span.cycle
+        opened.add(owner)
+        last, elsewhere = span, False
     return openings
 
 

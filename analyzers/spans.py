@@ -50,15 +50,18 @@ def innermost(spans: Sequence[Span], thread: Small, at: Int) -> Int:
         here = np.flatnonzero(thread == number)
         if len(here) == 0:
             continue
-        times, owners = _timeline(spans, members)
+        times, owners = timeline(spans, members)
         position = np.searchsorted(times, at[here], "right") - 1
         owner[here] = np.where(position >= 0, owners[np.maximum(position, 0)], -1)
     return owner
 
 
-def _timeline(spans: Sequence[Span], members: Iterable[int]) -> tuple[Int, Int]:
-    """Border times of one thread and the innermost span from each border on (-1: none)."""
-    members = list(members)
+def timeline(spans: Sequence[Span], members: Iterable[int] | None = None) -> tuple[Int, Int]:
+    """Border times of one thread and the innermost span from each border on (-1: none).
+
+    `members` are the spans of that thread; all of `spans` when left out.
+    """
+    members = range(len(spans)) if members is None else list(members)
     events: list[tuple[int, int, int, int]] = []
     for index in members:
         span = spans[index]

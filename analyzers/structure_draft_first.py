@@ -113,9 +113,7 @@ class _Walker:
         elif mark.kind == OPENS_DRAFT:
             self._open_draft(mark.first)
         elif mark.kind == DRAFTS:
-            if self.state != DRAFT and (self.verified or self.state != VERIFY):
-                self._open_draft(mark.first)
-                self.told = False
+            self._drafts(mark)
         elif mark.kind == ENDS_DRAFT:
             if self.state != DRAFT:
                 self._open_draft(mark.first)
@@ -130,6 +128,15 @@ class _Walker:
         elif self.state in (VERIFY, DRAFT_EXTEND) and not self.extended:
             self._give(mark.last, VERIFY)
             self._enter(DRAFT_EXTEND)
+
+    def _drafts(self, mark: Landmark) -> None:
+        """A kernel that only drafting launches: it opens draft where nothing else did."""
+        if self.state == VERIFY and not self.verified:
+            return
+        if self.state != DRAFT:
+            self._open_draft(mark.first)
+            self.told = False
+        self._give(mark.last, DRAFT)
 
     def _enter(self, state: int) -> None:
         self.state, self.told = state, True
