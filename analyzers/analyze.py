@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from specscope.analyzers import activities, attribution, coverage, cycles, stages, verdict, warnings
+from specscope.analyzers import (
+    activities,
+    attribution,
+    coverage,
+    cycles,
+    marks,
+    stages,
+    verdict,
+    warnings,
+)
 from specscope.analyzers import rank as ranks
 from specscope.analyzers.activities import ACTIVITIES
 from specscope.analyzers.attribution import Attribution
@@ -97,7 +106,11 @@ def _report(
         decision = verdict.decide(shares, attributed, refused, unprofiled, engine, uncertain, apart)
     else:
         decision = verdict.without_speculation(
-            shares, len(counts[0].ns) if counts else 0, median_ns or None, kind, engine
+            len(counts[0].ns) if counts else 0,
+            median_ns or None,
+            kind,
+            max(len(a.placed.placement.openings) for a in attributed),
+            engine,
         )
     cycle_rows = tuple(_cycle_rows(attributed, lead))
     found = [
@@ -179,6 +192,9 @@ def _no_stages(run: Run) -> str:
             names[str(name)[:60]] = None
     if not any(one.ops.num_rows or one.calls.num_rows or one.ranges.num_rows for one in run.ranks):
         return "no work recorded in this trace"
+    captures = [name for name in names if (mark := marks.read(name)) and mark.role == "capture"]
+    if captures:
+        return f"a trace of graph capture ({captures[0]}), not of serving: no cycle runs in it"
     seen = ", ".join(list(names)[:8]) or "none"
     return f"no stages found: nothing in the trace names or shows them (annotations: {seen})"
 

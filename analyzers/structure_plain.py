@@ -18,11 +18,13 @@ from specscope.analyzers.words import DECODE, PREFILL, SCHEDULE
 def place(rows: Launches, thread: int, forwards: Sequence[Marked]) -> Placement | None:
     """A step from its forward to the sampling that follows; the rest is schedule.
 
-    Forwards are those the engine names, else the graph launches of the target.
+    Forwards are those the engine names, else the graph launches of the target; a graph without
+    a layer of a language model is no decode step.
     """
     steps = _named(rows, forwards) or [
-        (int(row), int(row) + 1, DECODE, "decode", None, STRUCTURE)
+        (row, row + 1, DECODE, "decode", None, STRUCTURE)
         for row in target_rows(rows, ()).tolist()
+        if rows.layers[row]
     ]
     if not steps:
         return None

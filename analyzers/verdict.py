@@ -147,20 +147,28 @@ def _confidence(sources: tuple[str, ...], uncertain: float, disagreement: float)
 
 
 def without_speculation(
-    rows: Sequence[StageShare],
-    cycles: int,
-    step_ns: float | None,
-    kind: str | None,
-    engine: str | None,
+    steps: int, step_ns: float | None, kind: str | None, open_steps: int, engine: str | None
 ) -> Verdict:
-    """The verdict on a run without speculation: steps are given, shares are not the question."""
-    if step_ns is None or kind is None:
-        sentence = "No speculation in this trace, and no steps were found."
-    else:
-        sentence = (
-            f"No speculation in this trace: {cycles} {kind} steps, median {step_ns / 1e6:.2f} ms."
-        )
+    """The verdict on a run without speculation: steps are given, shares are not the question.
+
+    `open_steps` were begun and have no end on record: a step ends where the next begins.
+    """
     reason = "no speculation in this trace"
+    if steps and step_ns is not None:
+        text = f"{steps} {kind} step{'s' if steps > 1 else ''}, median {step_ns / 1e6:.2f} ms"
+    else:
+        text = (
+            f"{open_steps} step{'s' if open_steps != 1 else ''} begun, none with its end on record"
+        )
     return Verdict(
-        sentence, None, None, "cycle", None, (), "none", reason, (reason,), recapture.call(engine)
+        f"No speculation in this trace: {text}.",
+        None,
+        None,
+        "cycle",
+        None,
+        (),
+        "none",
+        reason,
+        (reason,),
+        recapture.call(engine),
     )

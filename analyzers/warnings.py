@@ -85,8 +85,8 @@ def cycles(rows: Sequence[CycleRow], attributed: Sequence[Attribution]) -> list[
     notes = []
     first = attributed[0]
     for mark, code, text in (
-        (WARMUP, "warmup", "warm-up (ranks begin to profile at different times)"),
-        (OUTLIER, "outliers", "outliers"),
+        (WARMUP, "warmup", "Warm-up (ranks begin to profile at different times)"),
+        (OUTLIER, "outliers", "Outliers"),
     ):
         numbers = np.flatnonzero(first.cycles.mark == mark).tolist()
         if numbers:
@@ -96,7 +96,7 @@ def cycles(rows: Sequence[CycleRow], attributed: Sequence[Attribution]) -> list[
             notes.append(
                 Note(
                     code,
-                    f"{len(numbers)} {text}: cycle {named}; in medians, not in sums and intervals",
+                    f"{text}: cycle {named}; in medians, not in sums and intervals",
                 )
             )
     others = [r for r in rows if not r.leads and r.rank == first.number]
