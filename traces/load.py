@@ -19,7 +19,7 @@ from .file_names import read_name
 from .file_notes import notes_on
 from .folder import Choice, choose
 from .kineto_names import FRAME_NEEDLES
-from .read import STDIN, read_file, read_stdin
+from .read import STDIN, read_file, read_stream
 from .run import Note, RankTables, Run
 from .scan import reader_name
 from .sniff import printable
@@ -163,9 +163,10 @@ def available_cores() -> int:
 
 def read_one(path: Path, options: ScanOptions, *, use_cache: bool) -> FileTables:
     """The tables of one file, from the cache when they are there."""
-    if str(path) == STDIN:
-        return FileTables("standard input", tuple(read_stdin(options)))
     try:
+        if not path.is_file():
+            name = "standard input" if str(path) == STDIN else path.name
+            return FileTables(name, tuple(read_stream(path, options)))
         content = cache_of.fingerprint(path)
         if not use_cache or path.stat().st_size < cache_of.MIN_FILE_BYTES:
             return FileTables(path.name, tuple(read_file(path, content, options)))

@@ -33,13 +33,14 @@ def read_file(path: Path, fingerprint: str, options: ScanOptions) -> list[RankTa
     return kineto.rank_tables(documents, source)
 
 
-def read_stdin(options: ScanOptions) -> list[RankTables]:
-    """The ranks in the text that arrives on standard input."""
-    documents = _documents(STDIN, options, "standard input")
+def read_stream(path: Path, options: ScanOptions) -> list[RankTables]:
+    """The ranks in text that can be read only once: a pipe, or `-` for standard input."""
+    name = "standard input" if str(path) == STDIN else path.name
+    documents = _documents(STDIN if str(path) == STDIN else path, options, name)
     size = documents[-1].end
     # A stream cannot be read again for its blocks: its size is all there is to know it by.
     fingerprint = hashlib.sha256(str(size).encode()).hexdigest()
-    source = kineto.Source(STDIN, "kineto-json", size, size, fingerprint, reader_name())
+    source = kineto.Source(str(path), "kineto-json", size, size, fingerprint, reader_name())
     return kineto.rank_tables(documents, source)
 
 

@@ -72,6 +72,8 @@ def clip_late_ends(device: Ints, stream: Ints, start: Ints, end: Ints, launch: I
     found = [_NONE]
     ends = [_NONE]
     for track in np.split(order, np.flatnonzero(changed) + 1):
+        if len(track) < 2:
+            continue
         late, new_end = _late_on_track(start[track], end[track], launch[track])
         found.append(track[late])
         ends.append(new_end)
@@ -85,8 +87,6 @@ _NONE: Ints = np.zeros(0, dtype=np.int64)
 def _late_on_track(start: Ints, end: Ints, launch: Ints) -> tuple[Ints, Ints]:
     """Positions with a late end among the ops of one stream in start order, and their mend."""
     count = len(start)
-    if count < 2:
-        return _NONE, _NONE
     smallest_end = np.minimum.accumulate(end[::-1])[::-1]
     if not (end[:-1] > smallest_end[1:] + LATE_END_NS).any():
         return _NONE, _NONE

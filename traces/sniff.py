@@ -67,6 +67,11 @@ BINARY: Final = (
 # First bytes of the text, after a byte order mark and blanks.
 TEXT: Final = (
     Kind(
+        rb"\xff\xfe|\xfe\xff",
+        "UTF-16 text, as Windows shells write it",
+        "convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)",
+    ),
+    Kind(
         rb"version https://git-lfs",
         "a Git LFS pointer: the content was not downloaded",
         "run `git lfs pull` in its repository",
@@ -118,7 +123,7 @@ def check_head(raw: bytes, name: str) -> None:
         _refuse_known(data, BINARY, name)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     _refuse_known(text, TEXT, name)
-    if not text.startswith((b"{", b"[", b"\xff\xfe", b"\xfe\xff")) and text:
+    if not text.startswith((b"{", b"[")) and text:
         begins = printable(text[:24].decode("utf-8", "replace"))
         raise refusal(name, f"not JSON: it begins with '{begins}'", _KINETO)
     after = text[1:].lstrip()

@@ -6,7 +6,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,7 +116,7 @@ def test_the_fingerprint_sees_head_tail_and_size(tmp_path: Path) -> None:
     assert len(seen) == 4
 
 
-DAMAGE = {
+DAMAGE: dict[str, Callable[[Path], object]] = {
     "cut table": lambda entry: os.truncate(entry / "0-ops.parquet", 200),
     "flipped byte": lambda entry: flip(entry / "0-ops.parquet"),
     "lost table": lambda entry: (entry / "0-calls.parquet").unlink(),

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +335,29 @@ def test_a_duplicate_rank_in_a_folder_is_named_and_the_newer_read(tmp_path: Path
     assert run.ranks[0].facts["path"].endswith("host_2.1712345678000000002.pt.trace.json")
 
 
+def test_of_data_parallel_replicas_in_one_folder_the_first_is_read(tmp_path: Path) -> None:
+    for replica in range(2):
+        for rank in range(2):
+            name = f"17.5-TP-{rank}-DP-{replica}.trace.json.gz"
+            write_trace(tmp_path, name, rank=rank, world_size=2)
+    run = load(tmp_path)
+    names = [Path(tables.facts["path"]).name for tables in run.ranks]
+    assert names == [f"17.5-TP-{rank}-DP-0.trace.json.gz" for rank in range(2)]
+    assert codes(run) == ["rank_duplicate", "rank_duplicate"]
+
+
+@pytest.mark.parametrize("name", ["plain.json.gz", "packed.json", "any.name"])
+def test_packed_or_not_is_told_by_the_content_and_not_by_the_name(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(timeline().to_gzip() if name == "packed.json" else timeline().to_json())
+    (tables,) = load(path).ranks
+    assert tables.ops.num_rows == 6
+    packed = tables.sources["format"].to_pylist() == ["kineto-json.gz"]
+    assert packed is (name == "packed.json")
+
+
 def test_bases_that_differ_are_kept_with_each_rank() -> None:
     paths = [shared_path("cases", f"r02_base_time_rank{rank}.json") for rank in range(2)]
     run = load(paths)
@@ -383,6 +407,16 @@ def test_standard_input_is_read_also_when_it_is_packed(
     (tables,) = load("-").ranks
     assert tables.ops.num_rows == 6
     assert tables.sources["path"].to_pylist() == ["-"]
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "rank1.json"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(timeline(rank=1).to_json(),))
+    writer.start()
+    (tables,) = load(pipe).ranks
+    writer.join()
+    assert (tables.rank, tables.ops.num_rows) == (1, 6)
 
 
 def test_standard_input_without_a_trace_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,7 @@ KINDS = {
     "perfetto": (b"\n\xa2\x01\x0a\x08", "x.pftrace", "protobuf"),
     "parquet": (b"PAR1\x15\x04", "x.parquet", "Parquet"),
     "list of numbers": (b"[1, 2, 3]", "x.json", "list without events"),
+    "utf-16": ('{"traceEvents": []}'.encode("utf-16"), "x.json", "UTF-16"),
     "prose": (b"Hello \x1b[31mred", "x.json", "not JSON: it begins with 'Hello"),
 }
 
