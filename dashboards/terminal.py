@@ -1,0 +1,201 @@
+"""The report on a terminal: the verdict first, calm at 80 columns, the same words in a pipe."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import IO, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from specscope.analyzers.report import Report
+from specscope.dashboards import sections
+from specscope.dashboards.grid import Grid
+from specscope.dashboards.layout import BOLD, DIM, fitting, grid_lines, grid_width, hanging, packed
+from specscope.dashboards.palette import stage_colour
+from specscope.dashboards.safe_text import clean, clean_lines
+from specscope.dashboards.units import share_text
+
+PIPE_COLUMNS: Final = 80
+MOST_COLUMNS: Final = 120
+# Where a sentence of the verdict may be broken into lines: outside parentheses.
+_BREAKS: Final = re.compile(r"(?:; |\. )(?![^()]*\))")
+
+
+def console_for(file: IO[str], width: int | None = None) -> Console:
+    """A console on `file`: colours only on a terminal, no markup, no surprises from names."""
+    console = Console(file=file, markup=False, highlight=False, emoji=False, soft_wrap=False)
+    if width is None:
+        width = min(console.width, MOST_COLUMNS) if console.is_terminal else PIPE_COLUMNS
+    console.width = width
+    return console
+
+
+def print_report(report: Report, console: Console) -> None:
+    """Print the report."""
+    colours = console.color_system is not None and not console.no_color
+    for number, block in enumerate(_blocks(report, console, colours)):
+        if number:
+            console.print()
+        for line in block:
+            # Lines are cut already; the call of a recapture stays whole, so that it can be copied.
+            console.print(line, soft_wrap=True)
+
+
+def plain_report(report: Report, width: int = PIPE_COLUMNS) -> str:
+    """The report as a pipe gets it."""
+    file = io.StringIO()
+    print_report(report, console_for(file, width))
+    return file.getvalue()
+
+
+def _blocks(report: Report, console: Console, colours: bool) -> Iterator[list[Text]]:
+    """What stands apart by a blank line, in the order of reading."""
+    yield _verdict(report, console)
+    if colours and sections.headline_rows(report):
+        yield _bar(report, console.width)
+    yield _facts(report, console)
+    stages = sections.stage_grid(report)
+    if stages is not None:
+        lines = grid_lines(stages, console, colours=colours)
+        for text in sections.unprofiled_lines(report):
+            lines += hanging(text, console, indent=0)
+        yield lines
+    for grid in _grids(report, console.width):
+        yield grid_lines(grid, console, colours=colours)
+    if report.warnings:
+        yield _warnings(report, console)
+    yield _evidence(report, console)
+    if report.verdict.recapture:
+        yield _recapture(report)
+
+
+def _grids(report: Report, width: int) -> Iterator[Grid]:
+    """The tables behind that of the stages."""
+    ranks = len(sections.rank_numbers(report))
+    in_a_row = next(
+        (
+            size
+            for size in range(ranks, 1, -1)
+            if all(grid_width(grid) <= width for grid in sections.rank_grids(report, size))
+        ),
+        2,
+    )
+    yield from sections.rank_grids(report, in_a_row)
+    activities = fitting(lambda most: sections.activity_grid(report, most), (4, 3, 2), width)
+    for grid in (activities, sections.idle_grid(report), sections.other_cycles_grid(report)):
+        if grid is not None:
+            yield grid
+
+
+def _verdict(report: Report, console: Console) -> list[Text]:
+    """The sentence, one clause a line; what withholds it, one reason a line."""
+    verdict = report.verdict
+    shown = bool(sections.headline_rows(report))
+    if verdict.refused and (report.speculates or not shown):
+        head, details = "No verdict", [clean(reason) for reason in verdict.refused]
+        if shown:
+            details.append("The figures below are given as far as they mean something.")
+    else:
+        head, details = _clauses(clean(verdict.sentence))
+    if not verdict.refused:
+        details.append(f"Confidence {sections.confidence_line(report)}.")
+    lines = hanging(Text(head, BOLD), console, indent=0)
+    for detail in details:
+        lines += hanging(detail, console)
+    return lines
+
+
+def _clauses(sentence: str) -> tuple[str, list[str]]:
+    """The first clause, and the others; what stands in its parentheses comes second."""
+    first, *rest = _BREAKS.split(sentence)
+    head, bracket, inside = first.partition(" (its ")
+    if not bracket:
+        return first, rest
+    return head, ["its " + inside.removesuffix(")"), *rest]
+
+
+def _bar(report: Report, width: int) -> list[Text]:
+    """The cycle as one bar: full where the stage works, light where it idles; then its names."""
+    shares = [share for share in sections.headline_rows(report) if share.part_of is None]
+    pieces = [
+        (share.stage, letter, part)
+        for share in shares
+        for letter, part in (("█", share.work_share), ("░", share.idle_share))
+    ]
+    bar = Text()
+    for (stage, letter, _), cells in zip(
+        pieces, _cells([part for _, _, part in pieces], width), strict=True
+    ):
+        bar.append(letter * cells, stage_colour(stage))
+    names = Text()
+    for index, share in enumerate(shares):
+        names.append("   " if index else "")
+        names.append(sections.stage_name(share.stage), stage_colour(share.stage))
+        names.append(f" {share_text(share.cycle_share.value)}")
+    names.append("   █ work ░ idle", DIM)
+    return [bar, names]
+
+
+def _cells(parts: list[float], width: int) -> list[int]:
+    """Whole cells for each part, `width` in all, by largest remainder."""
+    whole = sum(parts)
+    if whole <= 0:
+        return [0] * len(parts)
+    exact = [part / whole * width for part in parts]
+    cells = [int(size) for size in exact]
+    order = sorted(range(len(parts)), key=lambda i: cells[i] - exact[i])
+    for i in order[: width - sum(cells)]:
+        cells[i] += 1
+    return cells
+
+
+def _facts(report: Report, console: Console) -> list[Text]:
+    """What is known of the server in a line or two; then what is not and how to tell."""
+    found = sections.facts(report)
+    known = [Text.assemble((f"{f.label} ", DIM), f.text) for f in found if f.text is not None]
+    lines = packed(known, console)
+    unknown = [fact for fact in found if fact.text is None]
+    if unknown:
+        names = ", ".join(fact.label for fact in unknown)
+        tell = "; ".join(dict.fromkeys(fact.tell for fact in unknown))
+        lines += hanging(Text(f"unknown: {names} (to tell: {tell})", DIM), console, indent=0)
+    return lines
+
+
+def _warnings(report: Report, console: Console) -> list[Text]:
+    lines = [Text("Warnings", BOLD)]
+    for note in report.warnings:
+        lines += hanging(clean(note.text), console, first="!")
+        if note.mend:
+            lines += hanging(Text(f"mend: {clean(note.mend)}", DIM), console, first="  ")
+    return lines
+
+
+def _evidence(report: Report, console: Console) -> list[Text]:
+    """What the figures stand on: coverage, losses, files."""
+    lines = [Text("What this stands on", BOLD)]
+    for text in sections.coverage_lines(report):
+        lines += hanging(text, console, indent=0)
+    for text in sections.loss_lines(report):
+        lines += hanging(text, console, first="  -", indent=4)
+    files = sections.file_grid(report)
+    if files is not None:
+        head = Text(files.title)
+        lines += hanging(head, console, indent=0)
+        inset = replace(files, title="", rows=tuple(replace(row, depth=1) for row in files.rows))
+        lines += grid_lines(inset, console, colours=False)
+    for text in sections.listed_lines(report):
+        lines += hanging(Text(f"left out: {text}", DIM), console)
+    return lines
+
+
+def _recapture(report: Report) -> list[Text]:
+    """The call for a capture that would answer."""
+    lead = "A capture that would answer:"
+    if not report.speculates and sections.headline_rows(report):
+        lead = "If this server was to speculate, capture it while it does:"
+    return [Text(lead, BOLD), *(Text(line) for line in clean_lines(report.verdict.recapture))]

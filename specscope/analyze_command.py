@@ -1,0 +1,243 @@
+"""What `analyze` does: read, analyse, write what was asked for, decide the checks."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from specscope import __version__, exits
+from specscope.analyzers import activities, checks
+from specscope.analyzers.analyze import Options, analyze
+from specscope.analyzers.report import Report
+from specscope.analyzers.unprofiled import Reference
+from specscope.dashboards import terminal
+from specscope.dashboards.checked import Checked, check_line
+from specscope.dashboards.progress import reading
+from specscope.dashboards.safe_text import clean
+from specscope.dashboards.units import size_text
+from specscope.dashboards.writing import write_text
+from specscope.traces.errors import EvidenceError, UsageError
+from specscope.traces.load import DEFAULT_MAX_TEXT_BYTES, load
+from specscope.traces.run import Run
+from specscope.traces.scan import reader_name
+
+STDIN = STDOUT = "-"
+# First bytes of what specscope writes: only such a file may be overwritten by `--json PATH`,
+# where PATH may have been meant as a trace.
+_OWN_BEGINNINGS = (b'{\n  "schema_version":', b"<!-- specscope report -->")
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of one call, as the command line has them."""
+
+    paths: tuple[str, ...]
+    json: str | None = None
+    markdown: str | None = None
+    html: Path | None = None
+    parquet: Path | None = None
+    checks: tuple[str, ...] = ()
+    cycle_ms: float | None = None
+    tokens_per_second: float | None = None
+    accept_length: float | None = None
+    batch: int | None = None
+    rank: int | None = None
+    cycle: int | None = None
+    activity_rules: Path | None = None
+    frames: bool = False
+    max_text: int | None = None
+    no_cache: bool = False
+    quiet: bool = False
+    debug: bool = False
+
+    def talk(self, text: str) -> None:
+        """Say something on stderr, unless asked to be quiet."""
+        if not self.quiet:
+            exits.say(text)
+
+
+def run(request: Request) -> int:
+    """Do it; the exit code."""
+    request = _sorted_out(request)
+    wanted = [checks.parse(text) for text in request.checks]
+    rules = activities.load_rules(request.activity_rules)
+    _say_reader(request)
+    with _timed(request, "read"):
+        found = _load(request)
+    with _timed(request, "analysed"):
+        report = analyze(found, Options(_reference(request), rules))
+    results = [_decide(check, report) for check in wanted]
+    with _timed(request, "written"):
+        _write_files(request, report, results)
+        _print(request, report, results)
+    return _exit_code(results)
+
+
+def _sorted_out(request: Request) -> Request:
+    """The request with every PATH in its place, also one that stood behind `--json`."""
+    json, more = _file_or_path("json", request.json, request)
+    request = replace(request, json=json, paths=(*request.paths, *more))
+    markdown, more = _file_or_path("markdown", request.markdown, request)
+    request = replace(request, markdown=markdown, paths=(*request.paths, *more))
+    if not request.paths:
+        raise UsageError("no trace given; give a trace for each rank, or a folder with them")
+    if request.json == request.markdown == STDOUT:
+        raise UsageError("--json and --markdown both go to stdout; give one of them a FILE")
+    return request
+
+
+def _file_or_path(
+    option: str, value: str | None, request: Request
+) -> tuple[str | None, tuple[str, ...]]:
+    """Where the document goes, and the PATH that stood in place of its FILE."""
+    if value is None:
+        return None, ()
+    if value == "" or (value == STDOUT and request.paths):
+        return STDOUT, ()
+    if _is_path(value, option, request):
+        return STDOUT, (value,)
+    return value, ()
+
+
+def _is_path(value: str, option: str, request: Request) -> bool:
+    """Was the word behind `--json` meant as a trace? Nothing but a report is overwritten."""
+    path = Path(value)
+    if value == STDIN or path.is_dir():
+        return True
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as file:
+        if file.read(64).startswith(_OWN_BEGINNINGS):
+            return False
+    if not request.paths:
+        return True
+    raise UsageError(
+        f"--{option} {clean(value, 200)}: that file is there and is no report, so it is not "
+        f"overwritten; for stdout write --{option} behind the paths"
+    )
+
+
+def _say_reader(request: Request) -> None:
+    if request.debug:
+        exits.say(
+            f"version {__version__}, Python {platform.python_version()}, "
+            f"reader {reader_name()}, cache {'off' if request.no_cache else 'on'}"
+        )
+
+
+@contextlib.contextmanager
+def _timed(request: Request, what: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    if request.debug:
+        exits.say(f"{what} in {time.perf_counter() - start:.2f} s")
+
+
+def _load(request: Request) -> Run:
+    if STDIN in request.paths and sys.stdin.isatty():
+        request.talk("reading a trace from standard input")
+    limit = DEFAULT_MAX_TEXT_BYTES if request.max_text is None else request.max_text
+    with reading(sys.stderr, enabled=not request.quiet) as on_progress:
+        return load(
+            list(request.paths),
+            rank=request.rank,
+            all_frames=request.frames,
+            max_text_bytes=limit,
+            cache=not request.no_cache,
+            on_progress=on_progress,
+        )
+
+
+def _reference(request: Request) -> Reference:
+    return Reference(
+        request.cycle_ms, request.tokens_per_second, request.accept_length, request.batch
+    )
+
+
+def _decide(check: checks.Check, report: Report) -> Checked:
+    try:
+        outcome = checks.decide(check, report)
+    except EvidenceError as error:
+        return Checked(check, None, None, (), str(error))
+    return Checked(check, outcome.value, outcome.passed, outcome.dissent)
+
+
+def _write_files(request: Request, report: Report, results: list[Checked]) -> None:
+    """Everything that goes into files; tables first, they do not depend on a verdict."""
+    if request.parquet is not None:
+        from specscope.dashboards.parquet import write_tables
+
+        names = write_tables(report, request.parquet)
+        request.talk(f"wrote {len(names)} tables to {request.parquet}")
+    for path, text in _documents(request, report, results):
+        _keep_inputs(path, report)
+        size = write_text(path, text)
+        request.talk(f"wrote {path} ({size_text(size)})")
+
+
+def _documents(
+    request: Request, report: Report, results: list[Checked]
+) -> Iterator[tuple[Path, str]]:
+    if request.html is not None:
+        from specscope.dashboards.html import html_page
+
+        yield request.html, html_page(report, request.cycle)
+    if request.json not in (None, STDOUT):
+        yield Path(str(request.json)), _json(report, results)
+    if request.markdown not in (None, STDOUT):
+        yield Path(str(request.markdown)), _markdown(report)
+
+
+def _keep_inputs(path: Path, report: Report) -> None:
+    """Never write over a trace that was read."""
+    for rank in report.run.ranks:
+        source = Path(str(rank.facts.get("path", "")))
+        with contextlib.suppress(OSError):
+            if source.samefile(path):
+                raise UsageError(f"{clean(path, 200)} is a trace that was read; name another file")
+
+
+def _json(report: Report, results: list[Checked]) -> str:
+    from specscope.dashboards.json_report import json_text
+
+    return json_text(report, results)
+
+
+def _markdown(report: Report) -> str:
+    from specscope.dashboards.markdown import markdown_text
+
+    return markdown_text(report)
+
+
+def _print(request: Request, report: Report, results: list[Checked]) -> None:
+    """The result on stdout; the lines of checks too, unless a document is there."""
+    document = STDOUT in (request.json, request.markdown)
+    if request.json == STDOUT:
+        sys.stdout.write(_json(report, results))
+    elif request.markdown == STDOUT:
+        sys.stdout.write(_markdown(report))
+    elif request.cycle is not None and not request.quiet:
+        from specscope.dashboards.cycle_view import print_cycle
+
+        print_cycle(report, request.cycle, terminal.console_for(sys.stdout))
+    elif not request.quiet:
+        terminal.print_report(report, terminal.console_for(sys.stdout))
+    for result in results:
+        if document or request.quiet:
+            if result.passed is not True:
+                exits.say(check_line(result))
+        else:
+            sys.stdout.write(check_line(result) + "\n")
+
+
+def _exit_code(results: list[Checked]) -> int:
+    if any(result.passed is False for result in results):
+        return exits.CHECK_FAILED
+    if any(result.passed is None for result in results):
+        return exits.UNSUPPORTED
+    return exits.DONE

@@ -1,0 +1,200 @@
+"""The commands: options and help only. What they do is imported when they are called."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from specscope import __version__, exits
+
+_CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 96}
+_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+# The value of an option whose FILE was left out: standard output.
+NO_FILE: Final = ""
+
+_EXAMPLES: Final = """\b
+Examples:
+  analyze traces/                       the newest capture of a server's folder
+  analyze rank0.trace.json.gz rank1.trace.json.gz
+  analyze traces/ --cycle-ms 29.6       the cycle as measured without a profiler
+  analyze traces/ --tokens-per-second 71 --accept-length 2.1 --batch 1
+  analyze traces/ --check 'verify.share>=0.95'    exit code 1 when it fails
+  analyze traces/ --json report.json --html report.html --parquet tables/
+  analyze traces/ --cycle 4 --rank 1    every op of one cycle, in order
+  zcat trace.json.gz | analyze - --json | jq .verdict
+
+\b
+Exit codes: 0 done; 1 a --check failed; 2 wrong usage; 3 the input cannot be
+read; 4 the evidence does not support what was demanded."""
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]
+    """A size in bytes: `8M`, `4G`, `500000`."""
+
+    name = "size"
+    _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The bytes."""
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(str(value))
+        size = float(match[1]) * 1024 ** self._POWERS[match[2].lower()] if match else 0
+        if not 1 <= size < 2**62:
+            self.fail(f"{value!r} is not a size; examples: 8M, 4G", param, ctx)
+        return int(size)
+
+
+class Positive(click.ParamType):  # type: ignore[type-arg]
+    """A number above 0."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = float("nan")
+        if not 0 < number < 1e15:
+            self.fail(f"{value!r} is not a number above 0", param, ctx)
+        return number
+
+
+_PATH: Final = click.Path(path_type=Path)
+
+
+@click.command("analyze", context_settings=_CONTEXT, epilog=_EXAMPLES)
+@click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path())
+@click.option(
+    "--json",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value=NO_FILE,
+    help="Write the report as JSON (docs/report.md); to stdout without FILE.",
+)
+@click.option(
+    "--markdown",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value=NO_FILE,
+    help="Write the report as Markdown for an issue tracker.",
+)
+@click.option("--html", metavar="FILE", type=_PATH, help="Write a page that opens offline.")
+@click.option(
+    "--parquet", metavar="DIR", type=_PATH, help="Write one Parquet file a table into DIR."
+)
+@click.option(
+    "--check",
+    "checks",
+    metavar="EXPR",
+    multiple=True,
+    help="Hold a figure against a number: 'verify.share>=0.95' (docs/checks.md). Repeatable.",
+)
+@click.option(
+    "--cycle-ms",
+    metavar="MS",
+    type=Positive(),
+    help="Length of a cycle measured without a profiler.",
+)
+@click.option(
+    "--tokens-per-second",
+    metavar="RATE",
+    type=Positive(),
+    help="Rate of the running batch without a profiler; gives the cycle with the next two.",
+)
+@click.option(
+    "--accept-length",
+    metavar="L",
+    type=Positive(),
+    help="Tokens a sequence and cycle, the bonus token included.",
+)
+@click.option("--batch", metavar="N", type=click.IntRange(min=1), help="Sequences in the batch.")
+@click.option("--rank", metavar="R", type=click.IntRange(min=0), help="Read that rank only.")
+@click.option(
+    "--cycle",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Show the ops of cycle N in order, with the idle between them and its cause.",
+)
+@click.option(
+    "--activity-rules",
+    metavar="FILE",
+    type=_PATH,
+    help="Kernel-name rules that go before the bundled ones (docs/activities.md).",
+)
+@click.option("--frames", is_flag=True, help="Keep all Python frames of the trace.")
+@click.option(
+    "--max-text",
+    metavar="SIZE",
+    type=Size(),
+    help="Refuse traces with more text than this, unpacked (8M, 4G).  [default: 64G]",
+)
+@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of tables.")
+@click.option("--quiet", "-q", is_flag=True, help="No report and no talk: files and exit code.")
+@click.option("--debug", is_flag=True, help="Say which reader is in use, timings, tracebacks.")
+@click.version_option(__version__, message="specscope %(version)s")
+def analyze_command(debug: bool, **options: Any) -> int:
+    """Say where the speculation cycle goes.
+
+    PATH is a trace (Kineto JSON, also .gz) for each rank, a folder as a server writes it, or
+    `-` for standard input. The report goes to stdout, everything else to stderr.
+    """
+
+    def work() -> int:
+        from specscope.analyze_command import Request, run
+
+        return run(Request(debug=debug, **options))
+
+    return exits.guarded(work, debug=debug)
+
+
+@click.command("completion", context_settings=_CONTEXT)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> int:
+    """Print the completion script of a shell.
+
+    \b
+    bash:  specscope completion bash >> ~/.bashrc
+    zsh:   specscope completion zsh >> ~/.zshrc
+    fish:  specscope completion fish > ~/.config/fish/completions/specscope.fish
+    """
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    for command in (_group, analyze_command):
+        name = str(command.name)
+        complete = kind(command, {}, name, f"_{name.upper()}_COMPLETE")
+        # Not `complete.source()`: for bash that starts a bash to ask for its version.
+        click.echo(ShellComplete.source(complete))
+    return exits.DONE
+
+
+@click.group("specscope", context_settings=_CONTEXT)
+@click.version_option(__version__, message="specscope %(version)s")
+def _group() -> None:
+    """Where does the speculation cycle of an LLM server go?
+
+    \b
+    specscope analyze traces/     (or just: analyze traces/)
+    """
+
+
+_group.add_command(analyze_command)
+_group.add_command(completion_command)
+
+
+def main() -> int:
+    """The program `specscope`."""
+    return exits.call(_group)
+
+
+def analyze() -> int:
+    """The program `analyze`."""
+    return exits.call(analyze_command)

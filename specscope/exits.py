@@ -1,0 +1,97 @@
+"""The edge of every command: errors become one line on stderr and an exit code.
+
+0 done, 1 a check failed, 2 wrong usage, 3 the input cannot be read, 4 the evidence does not
+support what was demanded (docs/commands.md); 70 a fault of specscope itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+
+import click
+
+from specscope.dashboards.safe_text import clean
+from specscope.traces.errors import SpecscopeError
+
+DONE, CHECK_FAILED, WRONG_USAGE, UNREADABLE, UNSUPPORTED = range(5)
+INTERNAL_ERROR = 70
+INTERRUPTED = 130
+OUTPUT_CLOSED = 141
+DEBUG = "--debug"
+
+
+def call(command: click.Command) -> int:
+    """Run the command on the arguments of this process; its exit code."""
+    _survive_any_encoding()
+    try:
+        code = command.main(standalone_mode=False)
+    except click.Abort:
+        say("interrupted")
+        return INTERRUPTED
+    except click.ClickException as error:
+        say(_usage_line(error))
+        return error.exit_code
+    return code if isinstance(code, int) else DONE
+
+
+def guarded(work: Callable[[], int], *, debug: bool) -> int:
+    """Run `work`; its exit code, whatever happens. With `debug` tracebacks are shown."""
+    try:
+        code = work()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _close_stdout()
+        return OUTPUT_CLOSED
+    except KeyboardInterrupt:
+        say("interrupted")
+        return INTERRUPTED
+    except SpecscopeError as error:
+        _traceback(debug)
+        say(str(error))
+        return error.exit_code
+    except MemoryError:
+        _traceback(debug)
+        say("needs more memory than there is; give fewer files, or one --rank")
+        return UNREADABLE
+    except Exception as error:
+        _traceback(debug)
+        again = "" if debug else f", run with {DEBUG} to see where"
+        say(f"internal error ({type(error).__name__}: {error}){again}; please report it")
+        return INTERNAL_ERROR
+    return code
+
+
+def say(text: str) -> None:
+    """One line to stderr, in the name of the program."""
+    click.echo(f"specscope: {clean(text)}", err=True)
+
+
+def _usage_line(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    name = context.command_path if context is not None else "specscope"
+    return f"{error.format_message().rstrip('.')}; see {name} --help"
+
+
+def _traceback(debug: bool) -> None:
+    if not debug:
+        return
+    import traceback
+
+    for line in traceback.format_exc().splitlines():
+        click.echo(clean(line), err=True)
+
+
+def _survive_any_encoding() -> None:
+    """Letters that a terminal of another encoding does not have are written as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _close_stdout() -> None:
+    """Point stdout at nothing, so that the last flush of the interpreter stays silent."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
