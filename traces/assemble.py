@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any, Final
 
 import pyarrow.compute as pc
@@ -30,9 +31,9 @@ STAGE_MARKS: Final[tuple[tuple[str, ...], ...]] = (
 
 @dataclass(frozen=True)
 class FileTables:
-    """What one file held: its name (last part of the path) and one set of tables a rank."""
+    """What one file held: its path as given (or a title) and one set of tables a rank."""
 
-    name: str
+    path: str
     ranks: tuple[RankTables, ...]
 
 
@@ -53,7 +54,7 @@ def assemble(files: Sequence[FileTables], *, chosen_by_us: bool) -> Assembled:
     """
     notes: list[Note] = []
     listed: list[str] = []
-    ranks = [(file.name, tables) for file in files for tables in file.ranks]
+    ranks = [(file.path, tables) for file in files for tables in file.ranks]
     for file in files:
         notes += _many_in_one(file)
     ranks = _numbered(ranks, notes)
@@ -64,14 +65,24 @@ def assemble(files: Sequence[FileTables], *, chosen_by_us: bool) -> Assembled:
     return Assembled(found, tuple(notes), tuple(listed))
 
 
+# Path as given, and one set of tables from it.
 _Named = tuple[str, RankTables]
+
+
+def _title(path: str) -> str:
+    """Name of the file, safe to print."""
+    return printable(_name(path), 120)
+
+
+def _name(path: str) -> str:
+    return PurePath(path).name
 
 
 def _many_in_one(file: FileTables) -> list[Note]:
     if len(file.ranks) < 2:
         return []
     names = ", ".join(f"rank {tables.rank}" for tables in file.ranks)
-    title = printable(file.name, 120)
+    title = _title(file.path)
     if file.ranks[0].facts["label"] is not None:
         text = f"{title} holds {len(file.ranks)} ranks merged by a tool ({names}); split by label"
         return [Note("merged_file", text)]
@@ -82,24 +93,25 @@ def _many_in_one(file: FileTables) -> list[Note]:
 
 def _numbered(ranks: Sequence[_Named], notes: list[Note]) -> list[_Named]:
     """Gives every set its rank: as recorded, else by the file's name, else the next free one."""
-    known = (_rank_of(name, tables) for name, tables in ranks)
+    sets = Counter(path for path, _ in ranks)
+    known = [_rank_of(path, tables, alone=sets[path] == 1) for path, tables in ranks]
     taken = {number for number in known if number is not None}
     free = (number for number in range(len(ranks) + len(taken)) if number not in taken)
     result: list[_Named] = []
-    for name, tables in ranks:
-        number = _rank_of(name, tables)
+    for (path, tables), number in zip(ranks, known, strict=True):
+        rank = next(free) if number is None else number
         if number is None:
-            number = next(free)
-            text = f"no rank recorded in {printable(name, 120)}: taken as rank {number}"
+            text = f"no rank recorded in {_title(path)}: taken as rank {rank}"
             notes.append(Note("rank_unknown", text))
-        result.append((name, replace(tables, rank=number)))
+        result.append((path, replace(tables, rank=rank)))
     return result
 
 
-def _rank_of(name: str, tables: RankTables) -> int | None:
+def _rank_of(path: str, tables: RankTables, *, alone: bool) -> int | None:
+    """Rank as recorded, else as the name of the file says when it holds nothing else."""
     if tables.facts["rank"] is not None:
         return tables.rank
-    return read_name(name).rank
+    return read_name(_name(path)).rank if alone else None
 
 
 def _one_per_rank(
@@ -116,41 +128,39 @@ def _one_per_rank(
     for rank, group in sorted(by_rank.items()):
         best = max(group, key=lambda named: _preference(named, stage))
         result.append(best)
-        others = [name for name, _ in group if name != best[0]]
+        others = [path for path, _ in group if path != best[0]]
         if len(group) - 1 > len(others):  # the same file holds the rank twice
-            raise UsageError(f"{printable(best[0], 120)} holds rank {rank} twice; split it")
+            raise UsageError(f"{_title(best[0])} holds rank {rank} twice; split it")
         if not others:
             continue
-        by_stage = all(read_name(name).stage for name, _ in group)
+        by_stage = all(read_name(_name(path)).stage for path, _ in group)
         if not chosen_by_us and not by_stage:
             raise UsageError(
-                f"{printable(best[0], 120)} and {printable(others[0], 120)} both hold rank {rank};"
+                f"{printable(best[0], 200)} and {printable(others[0], 200)} both hold rank {rank};"
                 " give the files of one capture, one for each rank"
             )
         why = "holds another stage" if by_stage else f"holds rank {rank} as well"
-        listed += [f"{name}: {why}" for name in others]
+        listed += [f"{_title(path)}: {why}" for path in others]
         notes.append(_chosen_note(rank, best[0], others, by_stage=by_stage))
     return result
 
 
 def _chosen_note(rank: int, best: str, others: list[str], *, by_stage: bool) -> Note:
-    rest = ", ".join(printable(name, 120) for name in others)
+    rest = ", ".join(_title(path) for path in others)
     if by_stage:
-        text = (
-            f"rank {rank}: {printable(best, 120)} is read, for it holds the verify or decode steps"
-        )
+        text = f"rank {rank}: {_title(best)} is read, for it holds the verify or decode steps"
         return Note(
             "stage_file_chosen", f"{text}; not read: {rest}", "name the other file to read it"
         )
-    text = f"rank {rank} stands in several files: {printable(best, 120)} is read, not {rest}"
+    text = f"rank {rank} stands in several files: {_title(best)} is read, not {rest}"
     return Note("rank_duplicate", text, "name the files to read")
 
 
 def _wanted_stage(ranks: Sequence[_Named]) -> str | None:
     """The by-stage word whose files hold the most wanted steps, over all ranks."""
     scores: dict[str, tuple[int, ...]] = {}
-    for name, tables in ranks:
-        stage = read_name(name).stage
+    for path, tables in ranks:
+        stage = read_name(_name(path)).stage
         if stage:
             before = scores.get(stage, (0,) * len(STAGE_MARKS))
             scores[stage] = tuple(a + b for a, b in zip(before, _marks(tables), strict=True))
@@ -158,7 +168,7 @@ def _wanted_stage(ranks: Sequence[_Named]) -> str | None:
 
 
 def _preference(named: _Named, stage: str | None) -> tuple[Any, ...]:
-    name = read_name(named[0])
+    name = read_name(_name(named[0]))
     replica = -name.parallel.get("dp", 0)
     return name.stage == stage, replica, name.stamp_ns or 0, named[0]
 
@@ -183,18 +193,18 @@ def _of_one_time(
     known = [window for window in windows if window is not None]
     newest = max(known, key=lambda window: window[1])
     result: list[_Named] = []
-    for (name, tables), (start, end) in zip(ranks, known, strict=True):
+    for (path, tables), (start, end) in zip(ranks, known, strict=True):
         apart = max(newest[0] - end, start - newest[1])
         if apart <= APART_NS:
-            result.append((name, tables))
+            result.append((path, tables))
             continue
-        where = f"rank {tables.rank} ({printable(name, 120)})"
+        where = f"rank {tables.rank} ({_title(path)})"
         text = f"{where} was recorded {apart / 1e9:.1f} s away from the others"
         if chosen_by_us:
-            listed.append(f"{name}: recorded at another time")
+            listed.append(f"{_title(path)}: recorded at another time")
             notes.append(Note("file_foreign", f"{text}: left out", "record all ranks together"))
         else:
-            result.append((name, tables))
+            result.append((path, tables))
             notes.append(Note("times_apart", f"{text}: not one capture", "check the files given"))
     return result
 

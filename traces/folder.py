@@ -71,11 +71,11 @@ def choose(folder: Path) -> Choice:
     ]
     order = _newest_first([capture for capture, _, _ in captures])
     (_, newest, choice), *older = (captures[index] for index in order)
-    listed = [f"{child.name}/: another capture, older" for _, child, _ in older]
+    listed = [_line(child, "another capture, older", "/") for _, child, _ in older]
     notes = list(choice.notes)
     if older:
         notes.append(_several(len(captures), f"{printable(newest.name, 120)}/"))
-    inside = tuple(f"{newest.name}/{line}" for line in choice.listed)
+    inside = tuple(f"{printable(newest.name, 120)}/{line}" for line in choice.listed)
     return Choice(choice.files, own.listed + inside + tuple(listed), tuple(notes))
 
 
@@ -92,7 +92,7 @@ def _choose_here(folder: Path) -> Choice:
         elif _is_aside(file):
             others.append(file)
         elif file.name.role != "context":
-            listed.append(f"{path.name}: {reason or why_not_read(path.name)}")
+            listed.append(_line(path, reason or why_not_read(path.name)))
 
     captures = _captures(file for file in traces if file.name.role == "trace")
     # A merged file is read when the files it was made from are not there, an unfinished one
@@ -101,17 +101,21 @@ def _choose_here(folder: Path) -> Choice:
         candidates = [*traces, *others]
         rest = [file for file in candidates if file.name.role == role]
         if captures:
-            listed += [f"{file.path.name}: {why_not_read(file.path.name)}" for file in rest]
+            listed += [_line(file.path, why_not_read(file.path.name)) for file in rest]
         else:
             captures = [_Capture((file,)) for file in rest]
     if not captures:
         return Choice((), tuple(sorted(listed)))
     order = [captures[index] for index in _newest_first(captures)]
     newest, older = order[0], order[1:]
-    listed += [f"{file.path.name}: an older capture" for capture in older for file in capture.files]
+    listed += [_line(file.path, "an older capture") for capture in older for file in capture.files]
     notes = [_several(len(order), _title(newest))] if older else []
     files = sorted(newest.files, key=_by_rank)
     return Choice(tuple(file.path for file in files), tuple(sorted(listed)), tuple(notes))
+
+
+def _line(path: Path, reason: str, after: str = "") -> str:
+    return f"{printable(path.name, 120)}{after}: {reason}"
 
 
 def _is_aside(file: _File) -> bool:

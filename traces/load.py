@@ -165,17 +165,17 @@ def read_one(path: Path, options: ScanOptions, *, use_cache: bool) -> FileTables
     """The tables of one file, from the cache when they are there."""
     try:
         if not path.is_file():
-            name = "standard input" if str(path) == STDIN else path.name
-            return FileTables(name, tuple(read_stream(path, options)))
+            title = "standard input" if str(path) == STDIN else str(path)
+            return FileTables(title, tuple(read_stream(path, options)))
         content = cache_of.fingerprint(path)
         if not use_cache or path.stat().st_size < cache_of.MIN_FILE_BYTES:
-            return FileTables(path.name, tuple(read_file(path, content, options)))
+            return FileTables(str(path), tuple(read_file(path, content, options)))
         key = cache_of.key(path, content, options, reader_name())
         ranks = cache_of.get(key)
         if ranks is None:
             ranks = read_file(path, content, options)
             cache_of.put(key, ranks)
-        return FileTables(path.name, tuple(ranks))
+        return FileTables(str(path), tuple(ranks))
     except SpecscopeError:
         raise
     except OSError as error:

@@ -6,7 +6,6 @@ against a table. A pickle is never opened.
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from collections.abc import Iterable
@@ -156,9 +155,9 @@ def unpacked_head(raw: bytes) -> bytes:
 
 
 def printable(text: str, limit: int = 40) -> str:
-    """Text from a file, safe to print: no control characters, no quotes, of bounded length."""
-    cut = text[:limit] + ("..." if len(text) > limit else "")
-    return json.dumps(cut)[1:-1].replace("'", "")
+    """Text from outside, safe to print: no control characters, of bounded length."""
+    shown = text if len(text) <= limit else f"{text[:limit]}..."
+    return "".join(char if char.isprintable() else "\ufffd" for char in shown)
 
 
 def _refuse_known(data: bytes, kinds: Iterable[Kind], name: str) -> None:

@@ -157,3 +157,10 @@ def test_a_link_to_a_missing_file_is_not_followed(tmp_path: Path) -> None:
 def test_a_recording_of_four_ranks_is_chosen_whole() -> None:
     folder = shared_path("traces", "own", "tp4-70b-eagle3-k3-shm-bs1")
     assert chosen(folder) == [f"rank{rank}.trace.json.gz" for rank in range(4)]
+
+
+def test_hostile_file_names_are_listed_without_control_characters(tmp_path: Path) -> None:
+    write_trace(tmp_path, "rank0.trace.json")
+    (tmp_path / "a\x1b[2J\n.md").write_text("x")
+    (line,) = choose(tmp_path).listed
+    assert line.isprintable()

@@ -248,6 +248,15 @@ def test_two_files_with_one_rank_clash_by_name(tmp_path: Path) -> None:
     assert "rank 3" in message
 
 
+def test_files_of_one_name_in_two_folders_are_told_apart(tmp_path: Path) -> None:
+    paths = [write_trace(tmp_path / str(r), "trace.json", rank=r, world_size=2) for r in range(2)]
+    assert [tables.rank for tables in load(paths).ranks] == [0, 1]
+    paths = [write_trace(tmp_path / folder, "trace.json", rank=1) for folder in "ab"]
+    message = refused(UsageError, *paths)
+    assert str(paths[0]) in message
+    assert str(paths[1]) in message
+
+
 def test_the_same_file_twice_is_a_usage_error(tmp_path: Path) -> None:
     path = write_trace(tmp_path, "a.json")
     assert "twice" in refused(UsageError, path, path)
@@ -263,6 +272,20 @@ def test_the_name_gives_the_rank_when_the_content_does_not(tmp_path: Path) -> No
     run = load(path)
     assert [tables.rank for tables in run.ranks] == [5]
     assert run.notes == ()
+
+
+def test_two_documents_without_ranks_are_numbered_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "rank5.json"
+    path.write_bytes(timeline(rank=None).to_json() + timeline(rank=None).to_json())
+    run = load(path)
+    assert [tables.rank for tables in run.ranks] == [0, 1]
+    assert codes(run) == ["many_documents", "rank_unknown", "rank_unknown"]
+
+
+def test_two_documents_of_one_rank_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(timeline(rank=2).to_json() * 2)
+    assert "x.json holds rank 2 twice" in refused(UsageError, path)
 
 
 def test_missing_ranks_are_named(tmp_path: Path) -> None:
