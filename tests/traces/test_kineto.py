@@ -290,6 +290,14 @@ def test_frames_that_can_be_stages_are_kept_and_the_rest_is_counted() -> None:
     assert tables.facts["scan_dropped"] == {"python_function": 1}
 
 
+def test_every_frame_that_a_stage_rule_names_is_kept() -> None:
+    page = Path(__file__).parents[2] / "analyzers" / "rules" / "frames.toml"
+    examples = re.findall(r'^example = "(.*)"$', page.read_text(), re.MULTILINE)
+    assert examples
+    for example in examples:
+        assert any(needle in example.encode() for needle in FRAME_NEEDLES), example
+
+
 # --- tracks ---------------------------------------------------------------------------------
 
 
