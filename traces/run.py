@@ -12,10 +12,15 @@ import pyarrow as pa
 class RankTables:
     """The tables of one rank (schemas in `traces.schema`), plus facts of its file.
 
-    `facts` holds what the header says: `rank` (int or None), `world_size`, `groups`,
-    `devices`, `clock_base_ns`, `resolution_ns`, `with_stack`, `window_end_ns` (None when the
-    file ends early), `truncated` (bool), `label` (`TP00` for ranks split out of a merged
-    file), `path`, `reader` (`native` or `pure`), `has_frames`.
+    `facts` holds plain JSON values. Of the header: `rank` (as recorded, or None), `world_size`,
+    `backend`, `groups`, `devices`, `versions`, `switches`, `with_stack`, `is_rocm`. Of the clock:
+    `clock_base_ns` (0 when times are since 1970), `clock_base_ignored`, `absolute_times`,
+    `resolution_ns`, `precision_lost_events`, `window_end_ns` (None when the file ends early).
+    Of the events: `events`, `categories` (kept ones by category), `scan_dropped`, `has_frames`,
+    `frames_share`, `producer` (engine, as far as names show). Of the reading: `label` (`TP00` for
+    ranks split out of a merged file), `path`, `reader` (`native` or `pure`), `truncated`,
+    `has_header`, `offset`, `event_bytes`, `structure_bytes`, `skipped_bytes`, `replaced_names`,
+    `repaired_events`, `nulled_events`, `odd_id_events`.
     """
 
     rank: int
