@@ -8,7 +8,7 @@ import numpy as np
 
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import Bool, Int
-from specscope.analyzers.links import GRAPH_LAUNCH, LAUNCHING
+from specscope.analyzers.links import GRAPH_LAUNCH, KERNEL, LAUNCHING
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.words import WORK
 
@@ -32,6 +32,8 @@ class Coverage:
     launches_without_op: int  # in the whole capture
     launches_without_op_counted: int  # inside the counted cycles
     graphs_without_op: bool  # graph launches, and not one has an op
+    ambiguous_ops: int  # their correlation is used by two processes
+    devices: tuple[int, ...]  # that ran kernels
 
 
 def measure(one: Attribution, rows: Bool) -> Coverage:
@@ -66,6 +68,8 @@ def measure(one: Attribution, rows: Bool) -> Coverage:
         launches_without_op=len(lost),
         launches_without_op_counted=int(hit.sum()),
         graphs_without_op=_graphs_empty(one.rank),
+        ambiguous_ops=ops.ambiguous,
+        devices=tuple(np.unique(ops.device[ops.kind == KERNEL]).tolist()),
     )
 
 
@@ -115,6 +119,17 @@ def reasons(coverage: list[Coverage], on_host: bool) -> list[str]:
         return found
     for c in coverage:
         who = f"rank {c.rank}: " if len(coverage) > 1 else ""
+        if c.ambiguous_ops:
+            found.append(
+                f"{who}ranks cannot be told apart: {c.ambiguous_ops} ops have a correlation that "
+                "two processes of this file use"
+            )
+        if len(c.devices) > 1:
+            named = ", ".join(map(str, c.devices))
+            found.append(
+                f"{who}ranks cannot be told apart: devices {named} ran kernels in one file "
+                "without labels"
+            )
         if c.graphs_without_op:
             found.append(
                 f"{who}{c.graph_launches} graph launches and no op of theirs: "

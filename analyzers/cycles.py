@@ -172,16 +172,23 @@ def marked(cycles: list[Cycles], bases: list[int]) -> list[Cycles]:
 
 
 def _own_marks(cycles: Cycles) -> npt.NDArray[np.int8]:
+    """Marks of one rank: warm-up leads the capture, outliers are anywhere."""
     mark = np.zeros(len(cycles), np.int8)
-    for kind, batch in set(zip(cycles.kind, cycles.batch, strict=True)):
+    # Prefill steps do not end a warm-up; a cycle that may enter a statistic does.
+    steady = np.array([kind in ("speculation", "decode") for kind in cycles.kind], dtype=bool)
+    for kind, batch in dict.fromkeys(zip(cycles.kind, cycles.batch, strict=True)):
         rows = np.flatnonzero(cycles.of(kind, batch))
         ns = cycles.ns[rows]
         if len(rows) < 3:
             continue
         warm = 0
-        while warm < len(rows) - 2 and ns[warm] > 1.5 * np.median(ns[warm + 1 :]):
+        while (
+            warm < len(rows) - 2
+            and ns[warm] > 1.5 * np.median(ns[warm + 1 :])
+            and not (steady & (mark == 0))[: rows[warm]].any()
+        ):
+            mark[rows[warm]] = WARMUP
             warm += 1
-        mark[rows[:warm]] = WARMUP
         rest = ns[warm:]
         median = float(np.median(rest))
         spread = float(np.median(np.abs(rest - median)))
@@ -200,7 +207,8 @@ def _spread(
                 continue
             for row in np.flatnonzero(own).tolist():
                 twin = _twin(one, row, bases[a], other, bases[b])
-                if twin is not None and spread[b][twin] == 0:
+                # The first cycle waits on one rank and is merely long on another: warm-up.
+                if twin is not None and spread[b][twin] != WARMUP:
                     spread[b][twin] = own[row]
     return spread
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from specscope.analyzers.columns import Bool, Int, Small, spread
+from specscope.analyzers.columns import Bool, Int, Small, distinct, spread
 from specscope.analyzers.links import GRAPH_LAUNCH, Calls, Ops
 from specscope.analyzers.words import (
     GRAPH,
@@ -140,7 +140,7 @@ def _owners(
     n = len(begin)
     running = np.flatnonzero(end > begin)
     instants = np.flatnonzero(ops.end <= ops.start)
-    times = np.unique(np.concatenate((begin[running], end[running], ops.start[instants], borders)))
+    times = distinct(np.concatenate((begin[running], end[running], ops.start[instants], borders)))
     first = np.searchsorted(times, begin[running], "left")
     count = np.searchsorted(times, end[running], "left") - first
     # Lower is stronger: class, then true start, then stream; `rank` settles what is left.

@@ -206,7 +206,7 @@ def test_prefill_makes_a_mixed_cycle_and_the_wait_after_it_an_outlier() -> None:
     assert [round((row["end_ns"] - row["start_ns"]) / 1e6) for row in mixed] == [212]
     after = mine[mine.index(mixed[0]) + 1]
     assert round((after["end_ns"] - after["start_ns"]) / 1e6) == 409
-    assert after["mark"] in ("outlier", "warmup")
+    assert after["mark"] == "outlier"
     assert {row["batch"] for row in mine} == {1, 2}
     assert len({(row.kind, row.batch) for row in report.cycles}) >= 3
 
@@ -235,7 +235,24 @@ def test_plain_decode_says_so_and_gives_steps(name: str) -> None:
     assert report.verdict.share is None
 
 
-@pytest.mark.parametrize("name", ["tp2-8b-eagle3-k3-nvlink-bs1-100cycles"])
+@pytest.mark.parametrize(
+    ("name", "rank", "ms"),
+    [
+        ("tp2-8b-eagle3-k3-nvlink-bs1-hooked", 0, 42.3),
+        ("tp2-8b-eagle3-k3-nvlink-bs1", 0, 47.7),
+        ("tp2-8b-plain-nvlink-bs1", 0, 55.0),
+        ("tp4-70b-eagle3-k3-shm-bs1-hooked", 2, 43.3),
+    ],
+)
+def test_the_first_cycle_that_waits_for_another_rank_is_warm_up(
+    name: str, rank: int, ms: float
+) -> None:
+    rows = [r for r in report_of(name).tables["cycles"].to_pylist() if r["rank"] == rank]
+    assert (rows[0]["end_ns"] - rows[0]["start_ns"]) / 1e6 == pytest.approx(ms, abs=0.1)
+    assert rows[0]["mark"] == "warmup"
+
+
+@pytest.mark.parametrize("name", SHARES)
 def test_a_marked_cycle_is_marked_on_all_ranks(name: str) -> None:
     marks: dict[int, list[str]] = {}
     for row in report_of(name).tables["cycles"].to_pylist():
