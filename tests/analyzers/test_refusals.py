@@ -1,0 +1,101 @@
+"""When a verdict is withheld, and what the report still gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import specscope
+from specscope.analyzers.report import Report
+from tests.analyzers.cases_ranges import share_trace
+
+
+def trace() -> dict[str, Any]:
+    """Six cycles with ranges of our own: a verdict is given."""
+    loaded: dict[str, Any] = json.loads(share_trace(980).to_json("torch"))
+    return loaded
+
+
+def analyzed(folder: Path, events: dict[str, Any]) -> Report:
+    path = folder / "trace.json"
+    path.write_text(json.dumps(events))
+    return specscope.analyze(specscope.load(path, cache=False))
+
+
+def gpu(event: dict[str, Any]) -> bool:
+    return event.get("cat") == "kernel"
+
+
+def test_the_trace_itself_gives_a_verdict(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, trace())
+    assert report.verdict.refused == ()
+    assert report.verdict.stage == "verify"
+
+
+def test_one_correlation_in_two_processes_links_nothing_and_refuses(tmp_path: Path) -> None:
+    events = trace()
+    launches = [e for e in events["traceEvents"] if e.get("cat") == "cuda_runtime"]
+    events["traceEvents"] += [{**e, "pid": 99_999} for e in launches]
+    report = analyzed(tmp_path, events)
+    assert all(c.linked_ops == 0 for c in report.coverage) or not report.coverage
+    assert report.verdict.refused
+
+
+def test_kernels_on_two_devices_refuse_the_verdict(tmp_path: Path) -> None:
+    events = trace()
+    kernels = [e for e in events["traceEvents"] if gpu(e)]
+    for event in kernels[::2]:
+        event["pid"] = 1
+        event["args"]["device"] = 1
+    report = analyzed(tmp_path, events)
+    assert any("devices 0, 1" in reason for reason in report.verdict.refused)
+    assert report.share("verify") is not None
+
+
+def test_an_op_before_its_launch_stays_unlinked_and_is_counted(tmp_path: Path) -> None:
+    events = trace()
+    kernels = sorted((e for e in events["traceEvents"] if gpu(e)), key=lambda e: float(e["ts"]))
+    kernels[3]["ts"] = float(kernels[3]["ts"]) - 500
+    report = analyzed(tmp_path, events)
+    assert sum(c.ops - c.linked_ops for c in report.coverage) == 1
+    assert any(note.code == "unlinked_ops" for note in report.warnings)
+
+
+def test_graph_launches_without_any_op_say_that_graphs_were_not_recorded(tmp_path: Path) -> None:
+    events = trace()
+    for event in events["traceEvents"]:
+        if event.get("cat") == "cuda_runtime" and event["args"]["correlation"] % 2:
+            event["name"] = "cudaGraphLaunch"
+    graphs = {
+        e["args"]["correlation"]
+        for e in events["traceEvents"]
+        if e.get("name") == "cudaGraphLaunch"
+    }
+    events["traceEvents"] = [
+        e for e in events["traceEvents"] if not (gpu(e) and e["args"]["correlation"] in graphs)
+    ]
+    report = analyzed(tmp_path, events)
+    assert report.verdict.refused
+
+
+def test_figures_and_tables_are_given_where_the_verdict_is_withheld(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, json.loads(share_trace(980, cycles=3).to_json("torch")))
+    assert report.verdict.share is None
+    assert report.verdict.refused[0].startswith("2 whole speculation cycles")
+    assert report.share("verify") is not None
+    assert report.tables["parts"].num_rows
+    assert "start_profile" in report.verdict.recapture
+
+
+def test_an_empty_trace_says_that_no_work_was_recorded(tmp_path: Path) -> None:
+    report = analyzed(
+        tmp_path,
+        {
+            "schemaVersion": 1,
+            "traceEvents": [
+                {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "python"}}
+            ],
+        },
+    )
+    assert "no work recorded" in report.verdict.sentence
