@@ -39,6 +39,7 @@ MAX_DOCUMENTS = 1000
 MAX_HEADER_VALUE = 16 << 20
 MAX_KEY = 4096
 MEND_WITHIN = 1 << 20  # a broken event longer than this is skipped, not mended
+MEND_NEAR = 16 << 10  # where the next event is looked for first
 MAX_LOSS_ROWS = 10_000  # of one document; further ones are summed up by reason
 STEP = 1 << 20
 
@@ -205,7 +206,9 @@ class _Driver:
         window = self._text.window(pos, 1)
         return window.buf[pos - window.base : pos - window.base + 1]
 
-    def _next(self, pos: int, pattern: re.Pattern[bytes]) -> tuple[int, bytes]:
+    def _next(
+        self, pos: int, pattern: re.Pattern[bytes], release: bool = True
+    ) -> tuple[int, bytes]:
         """The next byte of `pattern`, a class of single bytes; b"" at the end of the text."""
         while True:
             window = self._text.window(pos, 1)
@@ -213,6 +216,8 @@ class _Driver:
             if found:
                 return window.base + found.start(), found[0]
             pos = window.end
+            if release:
+                self._text.release(pos)
             if window.final:
                 self._text_end = pos
                 return pos, b""
@@ -228,6 +233,7 @@ class _Driver:
                 self._text_end = window.end
                 return None
             pos = max(pos, window.end - MARGIN)
+            self._text.release(pos)
 
     def _held(self, pos: int, size: int) -> tuple[bytes, bool]:
         """A copy of `size` bytes from `pos`, fewer at the text's end; True when it ends there."""
@@ -272,6 +278,7 @@ class _Driver:
 
     def _member(self, pos: int) -> int | None:
         """Read the member whose key is at `pos`; where it ends, None: broken, -1: cut off."""
+        self._text.release(pos)
         piece, final = self._held(pos, MAX_KEY)
         key = _HEADER_KEY.match(piece)
         if not key or key.end() == len(piece):
@@ -294,7 +301,7 @@ class _Driver:
             return end
         if end is None:
             return None
-        follows, byte = self._next(end, _NOT_BLANK)
+        byte = self._next(end, _NOT_BLANK, release=False)[1]
         if byte and byte not in b",}":
             return self._mend_header(name, at) if first == b'"' else None
         self._keep_header(name, pos, at, end)
@@ -338,6 +345,7 @@ class _Driver:
                 self._text_end = window.end
                 return window.end
             pos = window.end
+            self._text.release(pos)
 
     def _value_end(self, at: int, deep: bool = False) -> tuple[int | None, str]:
         """Where the value at `at` ends; else None and `cut`, `deep` or `broken`."""
@@ -349,6 +357,8 @@ class _Driver:
             if done is not None:
                 return (window.base + done, "") if done >= 0 else (None, skipper.fault)
             pos = window.end
+            if pos - at > MAX_HEADER_VALUE:
+                self._text.release(pos)
             if window.final:
                 self._text_end = pos
                 return None, "cut"
@@ -404,12 +414,18 @@ class _Driver:
     def _broken_event(self, pos: int, status: int) -> int | None:
         """An event that does not parse: mend it, or skip it. Returns as _skip."""
         assert status in (BAD, SUSPECT)
-        piece, final = self._held(pos, MEND_WITHIN + MARGIN)
-        if pos > self._start and DOCUMENT_START.match(piece):
-            self._cut(pos, pos)
-            return -pos
         indent = indent_of(self._text.before(pos))
-        place = next(places(piece, 1, len(piece), final, indent), None)
+        place = None
+        for size in (MEND_NEAR, MEND_WITHIN):
+            piece, final = self._held(pos, size + MARGIN)
+            if pos > self._start and DOCUMENT_START.match(piece):
+                self._cut(pos, pos)
+                return -pos
+            place = next(places(piece, 1, len(piece), final, indent), None)
+            if place is not None and place[0] > size and not final:
+                place = None
+            if place is not None or final:
+                break
         if place is not None and place[0] > MEND_WITHIN:
             place = None
         end = place[0] if place else len(piece) if final else None
@@ -447,7 +463,8 @@ class _Driver:
                 self._text_end = window.end
                 self._cut(pos, window.end)
                 return None
-            start = max(start, window.end - MARGIN)
+            start = max(start, window.end - 2 * MARGIN)
+            self._text.release(start)
 
     def _trim(self, pos: int, end: int) -> int:
         """`end` without the separators before it."""

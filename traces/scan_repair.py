@@ -77,7 +77,7 @@ def places(
             continue
         at = found.start(kind)
         if indent is not None and kind != "document":
-            own = indent_of(buf[max(start - 1, at - 256) : at])  # type: ignore[index]
+            own = indent_of(buf[max(start - 1, at - 256, 0) : at])  # type: ignore[index]
             if own is None or own > indent:
                 continue
         yield at, kind

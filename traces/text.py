@@ -66,10 +66,10 @@ class Text(Protocol):
         """A buffer with `pos` and `size` bytes from it on, fewer only at the text's end."""
 
     def before(self, pos: int) -> bytes:
-        """Up to LOOK_BACK bytes before `pos`, which lies in the last window."""
+        """Up to LOOK_BACK bytes before `pos`."""
 
     def release(self, pos: int) -> None:
-        """Nothing before `pos` will be asked for again, but for `before`."""
+        """Nothing before `pos` will be asked for again, but for `before(pos)`."""
 
     def check(self) -> None:
         """Raise TraceFormatError when the file became shorter."""
@@ -233,31 +233,21 @@ class StreamText:
 
     def window(self, pos: int, size: int) -> Window:
         """One block where that is enough, else a copy that bridges several."""
-        self._drop(pos)
-        while self._end - pos < max(size, 1) and self._more():
+        size = max(size, 1)
+        while self._end - pos < size and self._more():
             pass
-        self._drop(pos)
-        if not self._blocks:
+        blocks = [(base, block) for base, block in self._blocks if base + len(block) > pos]
+        if not blocks:
             return Window(b"", pos, pos, True)
-        base, block = self._blocks[0]
+        base, block = blocks[0]
         last = base + len(block)
         at_end = self._done and last == self._end
-        if last - pos >= max(size, 1) or at_end:
+        if last - pos >= size or at_end:
             return Window(block, base, last, at_end)
-        parts = [block[pos - base :]]
-        have = last - pos
-        for _, other in list(self._blocks)[1:]:
-            parts.append(other[: max(size - have, 0)])
-            have += len(parts[-1])
-            if have >= size:
-                break
-        bridge = b"".join(parts)
-        return Window(bridge, pos, last, self._done and pos + have == self._end)
-
-    def _drop(self, pos: int) -> None:
-        while self._blocks and self._blocks[0][0] + len(self._blocks[0][1]) <= pos:
-            _, block = self._blocks.popleft()
-            self._past = (self._past + block[-LOOK_BACK:])[-LOOK_BACK:]
+        bridge = block[pos - base :] + b"".join(
+            other[: max(size - (start - pos), 0)] for start, other in blocks[1:]
+        )
+        return Window(bridge, pos, last, self._done and pos + len(bridge) == self._end)
 
     def before(self, pos: int) -> bytes:
         """See Text."""
@@ -269,7 +259,10 @@ class StreamText:
         return b"".join(parts)[-LOOK_BACK:]
 
     def release(self, pos: int) -> None:
-        """Nothing to do: `window` drops what lies before it."""
+        """Drop the blocks that end at or before `pos`."""
+        while self._blocks and self._blocks[0][0] + len(self._blocks[0][1]) <= pos:
+            _, block = self._blocks.popleft()
+            self._past = (self._past + block[-LOOK_BACK:])[-LOOK_BACK:]
 
     def check(self) -> None:
         """Nothing to do."""
@@ -309,7 +302,7 @@ def gzip_blocks(file: BinaryIO, head: bytes) -> Iterator[bytes | Loss]:
         fed += len(data)
         try:
             text = inflate.decompress(data, BLOCK)
-        except igzip_lib.error as error:
+        except igzip_lib.IsalError as error:
             yield _gzip_loss("gzip_corrupt", f"the gzip stream is damaged ({error})")
             return
         data = b""
