@@ -354,7 +354,8 @@ def _facts(
     gpus = sorted({str(d.get("name", "")) if isinstance(d, Mapping) else str(d) for d in devices})
     return {
         "engine": engine,
-        "engine_version": context.get("engine_version"),
+        "engine_version": context.get("engine_version")
+        or (facts.get("versions") or {}).get(f"{engine}_version"),
         "model": context.get("model"),
         "draft_model": context.get("draft_model"),
         "batch": batch if batch is not None else context.get("batch"),

@@ -16,6 +16,9 @@ from .kineto_names import ROCM_KEYS
 MAX_GROUP_TEXT = 1 << 18
 
 _VERSION_KEYS = (
+    "vllm_version",
+    "sglang_version",
+    "torch_version",
     "schemaVersion",
     "cupti_version",
     "cuda_runtime_version",
