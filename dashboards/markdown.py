@@ -1,0 +1,107 @@
+"""The report as Markdown for an issue tracker: the verdict and the stages, the rest folded.
+
+Names are hostile text: nothing in them becomes markup, a link, a mention or a reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from specscope.analyzers.report import Report
+from specscope.dashboards import sections
+from specscope.dashboards.grid import Grid
+from specscope.dashboards.safe_text import clean, clean_lines
+
+# First line, by which a report of ours is known and may be written again.
+MARK: Final = "<!-- specscope report -->"
+_MARKS: Final = re.compile(r"([\\`*_{}\[\]|~$])")
+# What trackers turn into links: mentions, numbers of issues, addresses. A comment breaks them.
+_LINKS: Final = re.compile(r"(@|#(?=\w)|(?<=:)//|(?<=\bwww)\.)")
+_MOST_ACTIVITIES: Final = 5
+
+
+def markdown_text(report: Report) -> str:
+    """The whole document."""
+    blocks = [MARK, *_head(report), *_details(report)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def escape(text: str) -> str:
+    r"""Text that Markdown shows as it is.
+
+    >>> escape("a|b <img src=x> @you #1")
+    'a\\|b &lt;img src=x&gt; @<!-- -->you #<!-- -->1'
+    """
+    line = clean(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _LINKS.sub(r"\1<!-- -->", _MARKS.sub(r"\\\1", line))
+
+
+def _head(report: Report) -> Iterator[str]:
+    verdict = report.verdict
+    yield f"**{escape(verdict.sentence)}**"
+    if verdict.refused:
+        yield _bullets(verdict.refused)
+    else:
+        yield f"Confidence {escape(sections.confidence_line(report))}."
+    known = [f"{fact.label} {fact.text}" for fact in sections.facts(report) if fact.text]
+    unknown = [fact.label for fact in sections.facts(report) if not fact.text]
+    lines = [escape(", ".join(known))] if known else []
+    if unknown:
+        lines.append(escape(f"unknown: {', '.join(unknown)}"))
+    yield "\n".join(lines)
+    stages = sections.stage_grid(report)
+    if stages is not None:
+        yield from _table(stages)
+    yield from (escape(line) for line in sections.unprofiled_lines(report))
+    if report.warnings:
+        notes = (f"{n.text} (mend: {n.mend})" if n.mend else n.text for n in report.warnings)
+        yield "Warnings:"
+        yield _bullets(notes)
+
+
+def _details(report: Report) -> Iterator[str]:
+    """Everything else, folded."""
+    yield "<details><summary>Ranks, activities, idle, coverage, files</summary>"
+    every_rank = max(len(sections.rank_numbers(report)), 1)
+    grids = [
+        *sections.rank_grids(report, every_rank),
+        sections.activity_grid(report, _MOST_ACTIVITIES),
+        sections.idle_grid(report),
+        sections.other_cycles_grid(report),
+    ]
+    for grid in grids:
+        if grid is not None:
+            yield from _table(grid)
+    yield _bullets([*sections.coverage_lines(report), *sections.loss_lines(report)])
+    files = sections.file_grid(report)
+    if files is not None:
+        yield from _table(files)
+    listed = sections.listed_lines(report)
+    if listed:
+        yield _bullets(f"left out: {line}" for line in listed)
+    yield "</details>"
+    if report.verdict.recapture:
+        yield "A capture that would answer:"
+        yield "\n".join(["```sh", *clean_lines(report.verdict.recapture), "```"])
+
+
+def _table(grid: Grid) -> Iterator[str]:
+    if grid.title:
+        yield escape(f"{grid.title}  {grid.note}".rstrip())
+    rules = ["---" if grid.is_left(index) else "--:" for index in range(len(grid.columns))]
+    lines = [_line(map(escape, grid.columns)), _line(rules)]
+    for row in grid.rows:
+        name, *cells = row.cells
+        inset = "&nbsp;&nbsp;" * row.depth
+        lines.append(_line([inset + escape(name), *map(escape, cells)]))
+    yield "\n".join(lines)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {escape(line)}" for line in lines)
