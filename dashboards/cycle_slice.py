@@ -207,3 +207,42 @@ def _calls(
             row["end_ns"] - row["start_ns"],
             stage_of.get(row["call_id"]),
         )
+
+
+def chosen_cycles(report: Report, number: int | None) -> list[CycleSlice]:
+    """The same cycle on every rank: `number` on the first, else the one closest to the median.
+
+    On the other ranks it is the cycle that shares the most time with it. Raises as `cycle_row`.
+    """
+    ranks = ranks_with_cycles(report)
+    if not ranks:
+        return []
+    first = ranks[0]
+    chosen = middle_cycle(report, first) if number is None else number
+    if chosen is None:
+        return []
+    row = cycle_row(report, first, chosen)
+    base = _clock_bases(report)
+    start, end = row["start_ns"] + base.get(first, 0), row["end_ns"] + base.get(first, 0)
+    slices = [cycle_slice(report, first, chosen)]
+    for rank in ranks[1:]:
+        shift = base.get(rank, 0)
+        rows = _of_rank(report.tables["cycles"], rank).to_pylist()
+        overlaps = [
+            min(end, other["end_ns"] + shift) - max(start, other["start_ns"] + shift)
+            for other in rows
+        ]
+        best = max(range(len(rows)), key=overlaps.__getitem__)
+        if overlaps[best] > 0:
+            slices.append(cycle_slice(report, rank, rows[best]["cycle"]))
+    return slices
+
+
+def parts_of(report: Report, piece: CycleSlice) -> list[dict[str, Any]]:
+    """The rows of the `parts` table for that cycle; their sum is its length."""
+    parts = _of_rank(report.tables["parts"], piece.rank)
+    return list(parts.filter(pc.equal(parts["cycle"], piece.number)).to_pylist())
+
+
+def _clock_bases(report: Report) -> dict[int, int]:
+    return {one.rank: int(one.facts.get("clock_base_ns") or 0) for one in report.run.ranks}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO, Final
@@ -17,12 +16,11 @@ from specscope.dashboards.grid import Grid
 from specscope.dashboards.layout import BOLD, DIM, fitting, grid_lines, grid_width, hanging, packed
 from specscope.dashboards.palette import stage_colour
 from specscope.dashboards.safe_text import clean, clean_lines
+from specscope.dashboards.sentence import clauses
 from specscope.dashboards.units import share_text
 
 PIPE_COLUMNS: Final = 80
 MOST_COLUMNS: Final = 120
-# Where a sentence of the verdict may be broken into lines: outside parentheses.
-_BREAKS: Final = re.compile(r"(?:; |\. )(?![^()]*\))")
 
 
 def console_for(file: IO[str], width: int | None = None) -> Console:
@@ -100,22 +98,13 @@ def _verdict(report: Report, console: Console) -> list[Text]:
         if shown:
             details.append("The figures below are given as far as they mean something.")
     else:
-        head, details = _clauses(clean(verdict.sentence))
+        head, details = clauses(clean(verdict.sentence))
     if not verdict.refused:
         details.append(f"Confidence {sections.confidence_line(report)}.")
     lines = hanging(Text(head, BOLD), console, indent=0)
     for detail in details:
         lines += hanging(detail, console)
     return lines
-
-
-def _clauses(sentence: str) -> tuple[str, list[str]]:
-    """The first clause, and the others; what stands in its parentheses comes second."""
-    first, *rest = _BREAKS.split(sentence)
-    head, bracket, inside = first.partition(" (its ")
-    if not bracket:
-        return first, rest
-    return head, ["its " + inside.removesuffix(")"), *rest]
 
 
 def _bar(report: Report, width: int) -> list[Text]:

@@ -1,0 +1,245 @@
+"""Plotly figures of one cycle: its parts as a stacked bar, and its ops on a timeline.
+
+Names are escaped here, because Plotly reads some tags in its labels.
+"""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import plotly.graph_objects as go
+
+from specscope.analyzers.words import STAGES
+from specscope.dashboards.cycle_slice import Call, CycleSlice, Op
+from specscope.dashboards.palette import stage_colour, tint
+from specscope.dashboards.safe_text import NAME_LIMIT, clean
+from specscope.dashboards.sections import CAUSE_MEANINGS, stage_name
+from specscope.dashboards.units import time_text
+
+# More rectangles than this make a page slow; the shortest ops are left out then, and it is said.
+MOST_BARS: Final = 8000
+_FONT: Final = "#7A7A7A"
+_IDLE_TINT: Final = 0.22
+_HATCH: Final = {"collective": "/", "fused_collective": "/", "copy": ".", "set": "."}
+_IDLE_HATCH: Final = {
+    "sync": "+",
+    "host": "",
+    "launch_call": "-",
+    "queue": "|",
+    "graph": "x",
+    "unknown": ".",
+}
+_LANE: Final = 34
+_LINE: Final = 72
+
+
+def label(text: object, limit: int = NAME_LIMIT) -> str:
+    """A name as Plotly shows it: no tags, no control characters, cut into lines."""
+    lines = textwrap.wrap(clean(text, limit), _LINE, break_long_words=True) or [""]
+    return "<br>".join(html.escape(line, quote=False) for line in lines)
+
+
+def parts_figure(pieces: Sequence[tuple[CycleSlice, list[dict[str, Any]]]]) -> go.Figure:
+    """The parts of one cycle on each rank, from left to right by stage: they sum to its length.
+
+    Full colour is compute, hatched a collective, dotted a copy, light is idle.
+    """
+    ranks = [f"rank {piece.rank}" for piece, _ in pieces]
+    figure = go.Figure()
+    named: set[str] = set()
+    for stage, state, what in _part_order(row for _, rows in pieces for row in rows):
+        ns = [_part(rows, stage, state, what) for _, rows in pieces]
+        figure.add_trace(_part_trace(ranks, ns, stage, state, what, stage not in named))
+        named.add(stage)
+    figure.update_layout(
+        **_layout(height=120 + _LANE * len(ranks) + 30),
+        barmode="stack",
+        bargap=0.25,
+        uniformtext={"mode": "hide", "minsize": 10},
+    )
+    figure.update_xaxes(title="ms", fixedrange=True)
+    figure.update_yaxes(autorange="reversed", fixedrange=True)
+    return figure
+
+
+def _part_order(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """(stage, state, what): stages in the order of the cycle, work before idle, large first."""
+    ns: dict[tuple[str, str, str], int] = {}
+    for row in rows:
+        key = (row["stage"], row["state"], row["what"])
+        ns[key] = max(ns.get(key, 0), row["ns"])
+    return sorted(
+        ns,
+        key=lambda key: (STAGES.index(key[0]), key[1] == "idle", key[2] in _HATCH, -ns[key]),
+    )
+
+
+def _part(rows: list[dict[str, Any]], stage: str, state: str, what: str) -> int:
+    wanted = (stage, state, what)
+    return next((r["ns"] for r in rows if (r["stage"], r["state"], r["what"]) == wanted), 0)
+
+
+def _part_trace(
+    ranks: list[str], ns: list[int], stage: str, state: str, what: str, first: bool
+) -> go.Bar:
+    colour = stage_colour(stage)
+    idle = state == "idle"
+    name = stage_name(stage)
+    doing = f"idle: {what}" if idle else what
+    meaning = f"<br>{CAUSE_MEANINGS.get(what, '')}" if idle else ""
+    return go.Bar(
+        x=[value / 1e6 for value in ns],
+        y=ranks,
+        orientation="h",
+        name=name,
+        legendgroup=stage,
+        showlegend=first and not idle,
+        marker={
+            "color": tint(colour, _IDLE_TINT) if idle else colour,
+            "pattern": {
+                "shape": (_IDLE_HATCH if idle else _HATCH).get(what, ""),
+                "fgcolor": colour if idle else "#FFFFFF",
+                "size": 6,
+                "solidity": 0.3,
+            },
+            "line": {"color": "#FFFFFF", "width": 0.5},
+        },
+        text=[what.replace("_", " ")] * len(ns),
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        textfont={"color": "#333333" if idle else "#FFFFFF"},
+        hoverinfo="text",
+        hovertext=[
+            f"<b>{name}</b>, {doing.replace('_', ' ')}<br>{time_text(v)}{meaning}" for v in ns
+        ],
+    )
+
+
+def timeline_figure(pieces: Sequence[CycleSlice]) -> tuple[go.Figure, int]:
+    """Host calls and GPU streams of each rank in one cycle; and how many ops were left out.
+
+    Each rank starts at its own begin of the cycle.
+    """
+    kept, left_out = _longest(pieces)
+    lanes = _lanes(pieces)
+    figure = go.Figure()
+    for stage in _stages_in(kept):
+        rows = [
+            (lanes[_op_lane(piece.rank, op)], op, _op_text(op))
+            for piece, ops in kept
+            for op in ops
+            if op.stage == stage
+        ]
+        rows += [
+            (lanes[_call_lane(piece.rank, call)], call, _call_text(call))
+            for piece, _ in kept
+            for call in piece.calls
+            if call.stage == stage
+        ]
+        figure.add_trace(_bars(rows, stage_name(stage), stage_colour(stage)))
+    waits = [
+        (lanes[_call_lane(piece.rank, call)], call, _call_text(call))
+        for piece, _ in kept
+        for call in piece.calls
+        if call.stage is None
+    ]
+    if waits:
+        figure.add_trace(_bars(waits, "blocking call", "#BBBBBB"))
+    figure.update_layout(
+        **_layout(height=130 + _LANE * len(lanes)),
+        barmode="overlay",
+        bargap=0.2,
+        dragmode="zoom",
+    )
+    figure.update_xaxes(title="ms since the cycle began on its rank", zeroline=True)
+    figure.update_yaxes(
+        tickvals=list(lanes.values()),
+        ticktext=[html.escape(lane, quote=False) for lane in lanes],
+        range=[len(lanes) - 0.4, -0.6],
+        fixedrange=True,
+    )
+    return figure, left_out
+
+
+def _longest(
+    pieces: Sequence[CycleSlice],
+) -> tuple[list[tuple[CycleSlice, list[Op]]], int]:
+    """The ops to draw: all of them, or the longest when there are too many for a page."""
+    lengths = sorted((op.ns for piece in pieces for op in piece.ops), reverse=True)
+    left_out = max(len(lengths) - MOST_BARS, 0)
+    least = lengths[MOST_BARS - 1] if left_out else 0
+    room = MOST_BARS if left_out else len(lengths)
+    kept = []
+    for piece in pieces:
+        ops = [op for op in piece.ops if op.ns >= least][:room]
+        room -= len(ops)
+        kept.append((piece, ops))
+    return kept, left_out
+
+
+def _lanes(pieces: Sequence[CycleSlice]) -> dict[str, int]:
+    """Lanes from top to bottom: of each rank its host threads, then its streams."""
+    names: dict[str, None] = {}
+    for piece in pieces:
+        names.update(dict.fromkeys(_call_lane(piece.rank, call) for call in piece.calls))
+        streams = sorted({(op.device, op.stream) for op in piece.ops})
+        by_stream = {(op.device, op.stream): op for op in piece.ops}
+        names.update(dict.fromkeys(_op_lane(piece.rank, by_stream[s]) for s in streams))
+    return {name: position for position, name in enumerate(names)}
+
+
+def _call_lane(rank: int, call: Call) -> str:
+    return f"rank {rank}, thread {call.thread}"
+
+
+def _op_lane(rank: int, op: Op) -> str:
+    return f"rank {rank}, stream {op.stream}"
+
+
+def _stages_in(kept: Sequence[tuple[CycleSlice, list[Op]]]) -> list[str]:
+    found = {op.stage for _, ops in kept for op in ops}
+    return [stage for stage in STAGES if stage in found]
+
+
+def _bars(rows: Sequence[tuple[int, Op | Call, str]], name: str, colour: str) -> go.Bar:
+    return go.Bar(
+        x=[row.ns / 1e6 for _, row, _ in rows],
+        base=[row.start_ns / 1e6 for _, row, _ in rows],
+        y=[lane for lane, _, _ in rows],
+        orientation="h",
+        name=name,
+        marker={"color": colour, "line": {"width": 0}},
+        hoverinfo="text",
+        hovertext=[text for _, _, text in rows],
+    )
+
+
+def _op_text(op: Op) -> str:
+    delay = "launch not on record"
+    if op.delay_ns is not None:
+        delay = f"{time_text(op.delay_ns)} after its launch began"
+    activity = op.activity.replace("_", " ")
+    return f"{label(op.name)}<br>{stage_name(op.stage)}, {activity}<br>{time_text(op.ns)}, {delay}"
+
+
+def _call_text(call: Call) -> str:
+    launched = "blocks its thread" if call.stage is None else f"launches {stage_name(call.stage)}"
+    return f"{label(call.name)}<br>{launched}<br>{time_text(call.ns)}"
+
+
+def _layout(height: int) -> dict[str, Any]:
+    return {
+        "template": "none",
+        "height": height,
+        "margin": {"l": 150, "r": 20, "t": 40, "b": 50},
+        "font": {"color": _FONT, "size": 12, "family": "system-ui, sans-serif"},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+        "hoverlabel": {"align": "left", "namelength": -1},
+        "hovermode": "closest",
+    }

@@ -1,0 +1,251 @@
+"""One page with the report that opens offline: Plotly is inside, nothing is ever requested.
+
+Every text is escaped, data stands in JSON blocks without markup, and the page's own policy
+lets no script run but the three written here.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections.abc import Iterable, Iterator
+from string import Template
+from typing import Final
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from specscope import __version__
+from specscope.analyzers.report import Report
+from specscope.dashboards import sections
+from specscope.dashboards.cycle_slice import CycleSlice, chosen_cycles, parts_of
+from specscope.dashboards.figures import MOST_BARS, parts_figure, timeline_figure
+from specscope.dashboards.grid import Grid
+from specscope.dashboards.palette import stage_colour
+from specscope.dashboards.safe_text import clean, clean_lines
+from specscope.dashboards.sentence import clauses
+from specscope.dashboards.units import count_text, time_text
+
+_MOST_ACTIVITIES: Final = 5
+# What JSON may not hold inside a page: a closing tag, an entity, and line ends of JavaScript.
+_JSON_ESCAPES: Final = str.maketrans(
+    {c: f"\\u{ord(c):04x}" for c in ("<", ">", "&", "\u2028", "\u2029")}
+)
+
+_DRAW: Final = """
+document.querySelectorAll("script[type='application/json']").forEach(function (data) {
+  var figure = JSON.parse(data.textContent);
+  Plotly.newPlot(data.dataset.target, figure.data, figure.layout, {
+    responsive: true, displaylogo: false,
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"]
+  });
+});
+"""
+
+_STYLE: Final = """
+:root { color-scheme: light dark; --text: #1c1c1c; --soft: #5f5f5f; --line: #dddddd;
+  --page: #ffffff; --card: #f6f6f4; }
+@media (prefers-color-scheme: dark) { :root { --text: #e8e8e8; --soft: #a6a6a6;
+  --line: #3a3a3a; --page: #161616; --card: #202020; } }
+body { margin: 0 auto; padding: 2rem 1.5rem 4rem; max-width: 68rem; background: var(--page);
+  color: var(--text); font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .5rem; }
+h2 { font-size: 1.05rem; margin: 2.2rem 0 .5rem; }
+p, ul { margin: .3rem 0; } ul { padding-left: 1.2rem; }
+.soft { color: var(--soft); }
+.verdict { border-left: 4px solid; padding: .2rem 0 .2rem 1rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th { font-weight: normal; color: var(--soft); text-align: right; }
+td, th { padding: .15rem 1.2rem .15rem 0; border-bottom: 1px solid var(--line);
+  text-align: right; white-space: nowrap; }
+td.words, th.words { text-align: left; }
+tr.part td { color: var(--soft); border-bottom-style: dotted; }
+.swatch { display: inline-block; width: .7em; height: .7em; margin-right: .5em;
+  border-radius: 2px; }
+.inset { padding-left: 1.2em; }
+.scroll { overflow-x: auto; }
+pre { background: var(--card); padding: .7rem 1rem; white-space: pre-wrap;
+  overflow-wrap: anywhere; }
+.warning { background: var(--card); padding: .5rem 1rem; margin: .4rem 0; }
+"""
+
+_PAGE: Final = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="$policy">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="specscope $version">
+<title>$title</title>
+<style>$style</style>
+<script>$library</script>
+</head>
+<body>
+$body
+<p class="soft">specscope $version. This page is complete: it makes no network request.</p>
+<script>$draw</script>
+</body>
+</html>
+""")
+
+
+def html_page(report: Report, cycle: int | None = None) -> str:
+    """The page; `cycle` chooses the cycle that is drawn, else the one closest to the median.
+
+    Raises:
+        UsageError: there is no such cycle.
+        EvidenceError: a cycle was asked for and the trace has none.
+    """
+    library = get_plotlyjs()
+    pieces = chosen_cycles(report, cycle)
+    head, _ = clauses(clean(report.verdict.sentence))
+    return _PAGE.substitute(
+        policy=_policy(library, _DRAW),
+        version=__version__,
+        title=_escape(f"{head} - specscope"),
+        style=_STYLE,
+        library=library,
+        body="\n".join(_body(report, pieces, cycle is not None)),
+        draw=_DRAW,
+    )
+
+
+def _policy(*scripts: str) -> str:
+    """Only these scripts run, and nothing is loaded from anywhere."""
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    allowed = " ".join(f"'sha256-{base64.b64encode(d).decode()}'" for d in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _body(report: Report, pieces: list[CycleSlice], asked: bool) -> Iterator[str]:
+    yield from _verdict(report)
+    yield f'<p class="soft">{_facts(report)}</p>'
+    if report.warnings:
+        yield from _warnings(report)
+    stages = sections.stage_grid(report)
+    if stages is not None:
+        yield _table(stages)
+        yield from (f"<p>{_escape(line)}</p>" for line in sections.unprofiled_lines(report))
+    if pieces:
+        yield from _cycle(report, pieces, asked)
+    every_rank = max(len(sections.rank_numbers(report)), 1)
+    grids = [
+        *sections.rank_grids(report, every_rank),
+        sections.activity_grid(report, _MOST_ACTIVITIES),
+        sections.idle_grid(report),
+        sections.other_cycles_grid(report),
+    ]
+    yield from (_table(grid) for grid in grids if grid is not None)
+    yield "<h2>What this stands on</h2>"
+    yield _bullets([*sections.coverage_lines(report), *sections.loss_lines(report)])
+    files = sections.file_grid(report)
+    if files is not None:
+        yield _table(files)
+    yield _bullets(f"left out: {line}" for line in sections.listed_lines(report))
+    if report.verdict.recapture:
+        call = "\n".join(clean_lines(report.verdict.recapture))
+        yield f"<h2>A capture that would answer</h2><pre>{_escape(call)}</pre>"
+
+
+def _verdict(report: Report) -> Iterator[str]:
+    """The first clause as a heading, the others under it."""
+    verdict = report.verdict
+    head, details = clauses(clean(verdict.sentence))
+    if verdict.refused:
+        details = []
+    colour = stage_colour(verdict.stage)
+    yield f'<div class="verdict" style="border-color: {colour}"><h1>{_escape(head)}</h1>'
+    yield from (f"<p>{_escape(line)}</p>" for line in details)
+    if not verdict.refused:
+        yield f'<p class="soft">Confidence {_escape(sections.confidence_line(report))}.</p>'
+    elif len(verdict.refused) > 1:
+        yield _bullets(map(clean, verdict.refused))
+    yield "</div>"
+
+
+def _facts(report: Report) -> str:
+    found = sections.facts(report)
+    known = ", ".join(f"{fact.label} {fact.text}" for fact in found if fact.text)
+    unknown = [fact for fact in found if not fact.text]
+    text = _escape(known)
+    if unknown:
+        names = ", ".join(fact.label for fact in unknown)
+        tell = "; ".join(dict.fromkeys(fact.tell for fact in unknown))
+        text += f"<br>unknown: {_escape(names)} (to tell: {_escape(tell)})"
+    return text
+
+
+def _warnings(report: Report) -> Iterator[str]:
+    for note in report.warnings:
+        mend = f'<br><span class="soft">{_escape(clean(note.mend))}</span>' if note.mend else ""
+        yield f'<div class="warning">{_escape(clean(note.text))}{mend}</div>'
+
+
+def _cycle(report: Report, pieces: list[CycleSlice], asked: bool) -> Iterator[str]:
+    """The chosen cycle: its parts on each rank, then its ops in time."""
+    first = pieces[0]
+    lap = sections.lap(report)
+    which = "" if asked else ", the one closest to the median"
+    numbers = ", ".join(f"{piece.number} on rank {piece.rank}" for piece in pieces)
+    yield f"<h2>One {lap}{_escape(which)}: {_escape(numbers)}</h2>"
+    yield (
+        f'<p class="soft">{time_text(first.ns)} on rank {first.rank}. Full colour is compute, '
+        "hatched a collective, dotted a copy, light is idle; the parts sum to its length.</p>"
+    )
+    with_parts = [(piece, parts_of(report, piece)) for piece in pieces]
+    yield from _figure("parts", parts_figure(with_parts))
+    if not any(piece.ops for piece in pieces):
+        return
+    timeline, left_out = timeline_figure(pieces)
+    yield (
+        '<p class="soft">The same in time: launches on the host, and what ran on each stream. '
+        "Drag to zoom, double-click to go back.</p>"
+    )
+    if left_out:
+        yield (
+            f"<p>The {count_text(left_out)} shortest ops are not drawn: a page holds "
+            f"{count_text(MOST_BARS)}. --cycle on the terminal shows all.</p>"
+        )
+    yield from _figure("timeline", timeline)
+
+
+def _figure(name: str, figure: go.Figure) -> Iterator[str]:
+    data = str(figure.to_json()).translate(_JSON_ESCAPES)
+    yield f'<div class="scroll"><div id="{name}"></div></div>'
+    yield f'<script type="application/json" data-target="{name}">{data}</script>'
+
+
+def _table(grid: Grid) -> str:
+    parts = []
+    if grid.title:
+        note = f' <span class="soft">{_escape(grid.note)}</span>' if grid.note else ""
+        parts.append(f"<h2>{_escape(grid.title)}{note}</h2>")
+    parts.append('<div class="scroll"><table>')
+    kinds = [' class="words"' if grid.is_left(i) else "" for i in range(len(grid.columns))]
+    if any(grid.columns):
+        cells = zip(kinds, grid.columns, strict=True)
+        parts.append("<tr>" + "".join(f"<th{k}>{_escape(c)}</th>" for k, c in cells) + "</tr>")
+    for row in grid.rows:
+        swatch = ""
+        if row.stage and not row.depth:
+            swatch = f'<span class="swatch" style="background: {stage_colour(row.stage)}"></span>'
+        inset = '<span class="inset"></span>' if row.depth else ""
+        texts = [f"{inset}{swatch}{_escape(row.cells[0])}", *map(_escape, row.cells[1:])]
+        cells = zip(kinds, texts, strict=True)
+        part = ' class="part"' if row.depth else ""
+        parts.append(f"<tr{part}>" + "".join(f"<td{k}>{t}</td>" for k, t in cells) + "</tr>")
+    parts.append("</table></div>")
+    return "\n".join(parts)
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    items = "".join(f"<li>{_escape(line)}</li>" for line in lines)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def _escape(text: str) -> str:
+    return html.escape(text, quote=True)
