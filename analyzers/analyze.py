@@ -36,6 +36,7 @@ from specscope.analyzers.shares import Counted, counted, over_ranks, rows_of, st
 from specscope.analyzers.statistics import Estimate, estimate, median
 from specscope.analyzers.unprofiled import Reference, cycle_ns
 from specscope.analyzers.words import CAUSES, EVIDENCE, IDLE, STAGES, WORK
+from specscope.traces import schema
 from specscope.traces.run import Note, RankTables, Run
 
 
@@ -400,7 +401,7 @@ class Tables(Mapping[str, pa.Table]):
     def _make(self, name: str) -> pa.Table:
         if name in self._OWN:
             pieces = [self._OWN[name](one) for one in self._attributed]
-            return pa.concat_tables(pieces) if pieces else _EMPTY[name]
+            return pa.concat_tables(pieces) if pieces else schema.empty(name)
         if name not in self._READ:
             raise KeyError(name)
         placed = {one.number: one for one in self._attributed}
@@ -410,7 +411,7 @@ class Tables(Mapping[str, pa.Table]):
             if name == "ops":
                 table = _placed_ops(table, placed.get(one.rank))
             pieces.append(_with_rank(table, one.rank))
-        return pa.concat_tables(pieces) if pieces else pa.table({})
+        return pa.concat_tables(pieces) if pieces else schema.empty(name)
 
 
 def _placed_ops(table: pa.Table, one: Attribution | None) -> pa.Table:
@@ -431,11 +432,3 @@ def _with_rank(table: pa.Table, rank: int) -> pa.Table:
     if "rank" in names:
         return table
     return table.add_column(0, "rank", pa.array(np.full(table.num_rows, rank, np.int32)))
-
-
-_EMPTY = {
-    "stages": pa.table({"rank": pa.array([], pa.int32())}),
-    "cycles": pa.table({"rank": pa.array([], pa.int32())}),
-    "segments": pa.table({"rank": pa.array([], pa.int32())}),
-    "parts": pa.table({"rank": pa.array([], pa.int32())}),
-}

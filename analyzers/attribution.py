@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,8 @@ from specscope.analyzers.links import COPY, SYNC
 from specscope.analyzers.partition import Segments, blocking_stretches, partition
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.stages import Placed
-from specscope.analyzers.words import CAUSES, STAGES, STATES, UNPLACED, WORK
+from specscope.analyzers.words import CAUSES, MARKS, STAGES, STATES, UNPLACED, WORK
+from specscope.traces.schema import DERIVED, WORD
 
 # `what` of a segment in words: activities for work, causes for idle, and host time of a run
 # on the CPU. One list, so that one dictionary serves the tables.
@@ -86,7 +88,8 @@ def segments_table(one: Attribution) -> pa.Table:
         safe = np.maximum(s.op, 0)
         border = one.cycles.start[s.cycle]
         carried = (s.op >= 0) & (s.state == WORK) & (one.rank.ops.start[safe] < border)
-    return pa.table(
+    return _table(
+        "segments",
         {
             "rank": pa.array(np.full(len(s.start), one.number, np.int32)),
             "cycle": pa.array(s.cycle),
@@ -97,14 +100,15 @@ def segments_table(one: Attribution) -> pa.Table:
             "what": worded(one.what, WHATS),
             "op_id": op,
             "carried": pa.array(carried),
-        }
+        },
     )
 
 
 def parts_table(one: Attribution, total: Int) -> pa.Table:
     """The `parts` table of one rank from `sums`; sums over a cycle give its length."""
     cycle, stage, state, what = np.nonzero(total)
-    return pa.table(
+    return _table(
+        "parts",
         {
             "rank": pa.array(np.full(len(cycle), one.number, np.int32)),
             "cycle": pa.array(cycle.astype(np.int64)),
@@ -112,19 +116,20 @@ def parts_table(one: Attribution, total: Int) -> pa.Table:
             "state": worded(state, STATES),
             "what": worded(what, WHATS),
             "ns": pa.array(total[cycle, stage, state, what]),
-        }
+        },
     )
 
 
 def cycles_table(one: Attribution) -> pa.Table:
     """The `cycles` table of one rank."""
     c = one.cycles
-    return pa.table(
+    return _table(
+        "cycles",
         {
             "rank": pa.array(np.full(len(c), one.number, np.int32)),
             "cycle": pa.array(np.arange(len(c), dtype=np.int64)),
             "number": pa.array(c.number, pa.int64()),
-            "kind": pa.array(c.kind, pa.string()),
+            "kind": _words(c.kind),
             "start_ns": pa.array(c.start),
             "end_ns": pa.array(c.end),
             "host_start_ns": pa.array(c.host_start),
@@ -134,8 +139,8 @@ def cycles_table(one: Attribution) -> pa.Table:
             "k": pa.array(c.k, pa.int64()),
             "accept_length": pa.nulls(len(c), pa.float64()),
             "whole": pa.array(np.ones(len(c), dtype=bool)),
-            "mark": pa.array([("", "warmup", "outlier")[m] for m in c.mark.tolist()], pa.string()),
-        }
+            "mark": worded(c.mark, MARKS),
+        },
     )
 
 
@@ -156,7 +161,8 @@ def stages_table(one: Attribution) -> pa.Table:
     host = np.array([s.start for s in spans], np.int64)
     cycle = np.searchsorted(one.cycles.host_start, host, "right") - 1
     outside = (cycle < 0) | (host >= one.cycles.host_end[cycle] if len(one.cycles) else True)
-    return pa.table(
+    return _table(
+        "stages",
         {
             "rank": pa.array(np.full(n, one.number, np.int32)),
             "cycle": pa.array(cycle, mask=np.broadcast_to(outside, (n,))),
@@ -167,6 +173,17 @@ def stages_table(one: Attribution) -> pa.Table:
             "gpu_start_ns": pa.array(first, mask=empty),
             "gpu_end_ns": pa.array(last, mask=empty),
             "evidence": pa.array([s.evidence for s in spans], pa.string()),
-            "sure": pa.array([s.sure for s in spans], pa.bool_()),
-        }
+            "confidence": pa.array(["sure" if s.sure else "uncertain" for s in spans], pa.string()),
+        },
     )
+
+
+def _table(name: str, columns: dict[str, Any]) -> pa.Table:
+    """The columns as a table of the schema of that name, in its order."""
+    schema = DERIVED[name]
+    return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
+
+
+def _words(words: list[str]) -> pa.DictionaryArray:
+    """Words of a small vocabulary as a dictionary column."""
+    return pa.array(words, pa.string()).dictionary_encode().cast(WORD)

@@ -118,6 +118,62 @@ TABLES = {
 }
 
 
+# Tables that the analysis makes, over all ranks of a run.
+
+STAGES = _schema(
+    ("rank", pa.int32(), "rank"),
+    ("cycle?", pa.int64(), "cycle that the span lies in, null outside whole cycles"),
+    ("stage", WORD, "draft, verify, accept, draft_extend, schedule, decode, prefill"),
+    ("draft_step?", pa.int64(), "index of the draft step, where the range says it"),
+    ("host_start_ns", pa.int64(), "start of the span on the launching thread"),
+    ("host_end_ns", pa.int64(), "end of the span on the launching thread"),
+    ("gpu_start_ns?", pa.int64(), "start of its first op"),
+    ("gpu_end_ns?", pa.int64(), "end of its last op"),
+    ("evidence", pa.string(), "specscope, engine, frames, structure"),
+    ("confidence", pa.string(), "sure, or uncertain: only the order of launches says so"),
+)
+
+CYCLES = _schema(
+    ("rank", pa.int32(), "rank"),
+    ("cycle", pa.int64(), "number of the cycle on its rank, from 0"),
+    ("number?", pa.int64(), "number that specscope's ranges give it"),
+    ("kind", WORD, "speculation, decode, prefill, mixed, empty"),
+    ("start_ns", pa.int64(), "start of the first op of the opening stage"),
+    ("end_ns", pa.int64(), "start of the next cycle"),
+    ("host_start_ns", pa.int64(), "where the host opens it"),
+    ("host_end_ns", pa.int64(), "where the host opens the next"),
+    ("batch?", pa.int64(), "sequences"),
+    ("tokens?", pa.int64(), "tokens that the target reads"),
+    ("k?", pa.int64(), "draft tokens per sequence"),
+    ("accept_length?", pa.float64(), "tokens out per sequence, the bonus token included"),
+    ("whole", pa.bool_(), "true: only whole cycles are rows"),
+    ("mark", WORD, "warmup, outlier, or empty"),
+)
+
+SEGMENTS = _schema(
+    ("rank", pa.int32(), "rank"),
+    ("cycle", pa.int64(), "cycle"),
+    ("start_ns", pa.int64(), "start"),
+    ("end_ns", pa.int64(), "end"),
+    ("stage", WORD, "owner"),
+    ("state", WORD, "work, idle"),
+    ("what", WORD, "activity of work, cause of idle"),
+    ("op_id?", pa.int64(), "op that runs, or that ends the idle"),
+    ("carried", pa.bool_(), "the op began in an earlier cycle"),
+)
+
+PARTS = _schema(
+    ("rank", pa.int32(), "rank"),
+    ("cycle", pa.int64(), "cycle"),
+    ("stage", WORD, "owner"),
+    ("state", WORD, "work, idle"),
+    ("what", WORD, "activity of work, cause of idle"),
+    ("ns", pa.int64(), "sum of the segments; over a cycle these sum to its length"),
+)
+
+DERIVED = {"stages": STAGES, "cycles": CYCLES, "segments": SEGMENTS, "parts": PARTS}
+
+
 def empty(name: str) -> pa.Table:
     """An empty table of that schema."""
-    return TABLES[name].empty_table()
+    return (TABLES.get(name) or DERIVED[name]).empty_table()
