@@ -238,11 +238,17 @@ typedef struct {
     uint8_t pid_is_text, tid_is_text;
 } Row;
 
-static const Row EMPTY_ROW = {
-    .pid = ABSENT, .tid = ABSENT, .ts = ABSENT, .dur = 0, .correlation = ABSENT,
-    .device = ABSENT, .stream = ABSENT, .graph_node = ABSENT, .bytes = ABSENT,
-    .external_id = ABSENT, .offset = 0, .cat = -1, .name = -1, .flags = 0, .ph = 0,
-    .pid_is_text = 0, .tid_is_text = 0};
+/* Field by field: a copy of a constant would become a slow block move. */
+INLINE void clear_row(Row *row)
+{
+    row->pid = row->tid = row->ts = ABSENT;
+    row->dur = row->offset = 0;
+    row->correlation = row->device = row->stream = ABSENT;
+    row->graph_node = row->bytes = row->external_id = ABSENT;
+    row->cat = row->name = -1;
+    row->flags = 0;
+    row->ph = row->pid_is_text = row->tid_is_text = 0;
+}
 
 typedef struct {
     size_t row;
@@ -349,17 +355,40 @@ static void fill_ends_bare(void)
     for (const char *s = ",:{}[]\""; *s; s++) ends_bare[(uint8_t)*s] = 1;
 }
 
+/* Where the bare word at `p` ends; `lim` when it does not before. */
+INLINE Text bare_end(Text p, Text lim)
+{
+#if HAVE_SSE2
+    while (lim - p >= 16) {
+        __m128i v = _mm_loadu_si128((const __m128i *)p);
+        __m128i f = _mm_or_si128(v, _mm_set1_epi8(0x20));
+        __m128i blank = _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x20)), v);
+        __m128i comma = _mm_cmpeq_epi8(v, _mm_set1_epi8(','));
+        __m128i colon = _mm_cmpeq_epi8(v, _mm_set1_epi8(':'));
+        __m128i quote = _mm_cmpeq_epi8(v, _mm_set1_epi8('"'));
+        __m128i open = _mm_cmpeq_epi8(f, _mm_set1_epi8('{'));
+        __m128i close = _mm_cmpeq_epi8(f, _mm_set1_epi8('}'));
+        unsigned hits = (unsigned)_mm_movemask_epi8(
+            _mm_or_si128(_mm_or_si128(_mm_or_si128(blank, comma), _mm_or_si128(colon, quote)),
+                         _mm_or_si128(open, close)));
+        if (LIKELY(hits)) return p + __builtin_ctz(hits);
+        p += 16;
+    }
+#endif
+    while (p < lim && !ends_bare[*p]) p++;
+    return p;
+}
+
 INLINE int skip_bare(Cursor *c)
 {
-    Text p = c->p, start = p;
-    while (p < c->lim && !ends_bare[*p]) p++;
+    Text start = c->p, p = bare_end(start, c->lim);
     c->p = p;
     if (UNLIKELY(p >= c->lim)) return fail(c, RAN_OUT);
     return LIKELY(p > start) ? 1 : fail(c, BROKEN);
 }
 
 /* From an opening bracket to behind its closing one; kinds of brackets are not told apart. */
-INLINE int skip_container(Cursor *c, int depth)
+static int skip_brackets(Cursor *c, int depth)
 {
     Text p = c->p, lim = c->lim;
     int base = depth, unused = 0;
@@ -411,6 +440,79 @@ INLINE int skip_container(Cursor *c, int depth)
         }
     }
     return fail(c, RAN_OUT);
+}
+
+typedef struct {
+    Text p;
+    Fault fault;
+} Outcome;
+
+/* Out of line, with a cursor of its own: the caller's stays in registers. */
+NOINLINE Outcome container_outcome(Text p, Text lim, int depth)
+{
+    Cursor own = {p, lim, FINE};
+    skip_brackets(&own, depth);
+    return (Outcome){own.p, own.fault};
+}
+
+INLINE int skip_container(Cursor *c, int depth)
+{
+    Outcome out = container_outcome(c->p, c->lim, depth);
+    c->p = out.p;
+    c->fault = out.fault;
+    return out.fault == FINE;
+}
+
+#if HAVE_SSE2
+typedef struct {
+    uint64_t quotes, slashes, opens, closes;
+} Masks;
+
+INLINE Masks masks_of(Text p)
+{
+    Masks m = {0, 0, 0, 0};
+    for (int i = 0; i < 4; i++) {
+        __m128i v = _mm_loadu_si128((const __m128i *)(p + 16 * i));
+        __m128i f = _mm_or_si128(v, _mm_set1_epi8(0x20));
+#define MASK(x, byte) \
+    ((uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8(byte))) << (16 * i))
+        m.quotes |= MASK(v, '"');
+        m.slashes |= MASK(v, '\\');
+        m.opens |= MASK(f, '{');
+        m.closes |= MASK(f, '}');
+#undef MASK
+    }
+    return m;
+}
+#endif
+
+/* As skip_container at depth 1, 64 bytes at a time: for args that nobody wants. Where a
+ * backslash turns up, skip_container does it all, from the start. */
+NOINLINE Outcome unwanted_outcome(Text start, Text lim)
+{
+#if HAVE_SSE2
+    uint64_t inside = 0; /* all ones while a text is open */
+    int depth = 1;
+    for (Text p = start; lim - p >= 64; p += 64) {
+        Masks m = masks_of(p);
+        if (UNLIKELY(m.slashes)) break;
+        uint64_t in = m.quotes;
+        for (int i = 1; i < 64; i <<= 1) in ^= in << i;
+        in ^= inside;
+        inside = (uint64_t)((int64_t)in >> 63);
+        uint64_t closes = m.closes & ~in, opens = m.opens & ~in, both = opens | closes;
+        while (both) {
+            uint64_t bit = both & (~both + 1);
+            both ^= bit;
+            if (bit & opens) {
+                if (++depth > MAX_DEPTH) return (Outcome){p, BROKEN};
+            } else if (--depth == 1) {
+                return (Outcome){p + __builtin_ctzll(bit) + 1, FINE};
+            }
+        }
+    }
+#endif
+    return container_outcome(start, lim, 1);
 }
 
 /* `depth` counts the brackets that are open around the value. */
@@ -478,6 +580,70 @@ static int with_exponent(Time *t, int negative, const uint8_t *digits, int count
     t->ns = negative ? -ns : ns;
     return t->readable = 1;
 }
+
+/* Digits at `p`, at most 16 of them: how many there are, and their value. A number of more
+ * digits counts 16 here and is left to the slow way. */
+typedef struct {
+    uint64_t value;
+    int count;
+} Digits;
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+/* Eight digits, the first in the lowest byte; bytes of 0 in front count as zeros. */
+INLINE uint64_t eight_digits(uint64_t w)
+{
+    w = (w * 10) + (w >> 8);
+    return (((w & UINT64_C(0x000000FF000000FF)) * UINT64_C(0x000F424000000064)) +
+            (((w >> 16) & UINT64_C(0x000000FF000000FF)) * UINT64_C(0x0000271000000001))) >> 32;
+}
+
+INLINE int digits_in(uint64_t w)
+{
+    uint64_t low = w ^ UINT64_C(0x3030303030303030);
+    uint64_t odd = (low | (low + UINT64_C(0x0606060606060606))) & UINT64_C(0xF0F0F0F0F0F0F0F0);
+    return odd ? __builtin_ctzll(odd) >> 3 : 8;
+}
+
+INLINE uint64_t first_digits(uint64_t w, int count)
+{
+    w ^= UINT64_C(0x3030303030303030);
+    return count ? eight_digits(w << (64 - 8 * count)) : 0;
+}
+
+INLINE Digits read_digits(Text p, Text lim)
+{
+    static const uint64_t power[9] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000,
+                                      100000000};
+    Digits d = {0, 0};
+    if (UNLIKELY(lim - p < 16)) {
+        while (p < lim && is_digit(*p) && d.count < 16) {
+            d.value = d.value * 10 + (uint64_t)(*p++ - '0');
+            d.count++;
+        }
+        return d;
+    }
+    uint64_t w = load8(p);
+    d.count = digits_in(w);
+    d.value = first_digits(w, d.count);
+    if (d.count == 8) {
+        uint64_t more = load8(p + 8);
+        int n = digits_in(more);
+        d.value = d.value * power[n] + first_digits(more, n);
+        d.count += n;
+    }
+    return d;
+}
+#else
+INLINE Digits read_digits(Text p, Text lim)
+{
+    Digits d = {0, 0};
+    while (p < lim && is_digit(*p) && d.count < 16) {
+        d.value = d.value * 10 + (uint64_t)(*p++ - '0');
+        d.count++;
+    }
+    return d;
+}
+#endif
 
 /* Microseconds as text into nanoseconds, by the digits, never through a float. */
 NOINLINE Time read_time(Text p, size_t n)
@@ -759,13 +925,38 @@ INLINE Key args_key(Text k, size_t n)
     }
 }
 
+#define WORD4(a, b, c, d) \
+    ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
+
+/* A key of the common sort with its quote, read at a glance; its length, 0: something else. */
+INLINE size_t glance(Text k, Key *key)
+{
+    uint32_t w = WORD4(k[0], k[1], k[2], k[3]);
+    switch (w) {
+    case WORD4('c', 'a', 't', '"'): *key = K_CAT; return 3;
+    case WORD4('p', 'i', 'd', '"'): *key = K_PID; return 3;
+    case WORD4('t', 'i', 'd', '"'): *key = K_TID; return 3;
+    case WORD4('d', 'u', 'r', '"'): *key = K_DUR; return 3;
+    case WORD4('n', 'a', 'm', 'e'): *key = K_NAME; return k[4] == '"' ? 4 : 0;
+    case WORD4('a', 'r', 'g', 's'): *key = K_ARGS; return k[4] == '"' ? 4 : 0;
+    case WORD4('p', 'h', '"', ':'): *key = K_PH; return 2;
+    case WORD4('t', 's', '"', ':'): *key = K_TS; return 2;
+    default: return 0;
+    }
+}
+
 /* The key behind the quote at the cursor, its colon and blanks; the cursor ends on the value. */
 INLINE int read_key(Scanner *s, Cursor *c, int in_args, Key *key)
 {
     int escaped = 0;
     Text k = c->p;
+    size_t n = !in_args && LIKELY(c->lim - k > 8) ? glance(k, key) : 0;
+    if (LIKELY(n)) {
+        c->p = k + n + 1;
+        goto colon;
+    }
     if (!skip_string(c, &escaped)) return 0;
-    size_t n = (size_t)(c->p - 1 - k);
+    n = (size_t)(c->p - 1 - k);
     if (UNLIKELY(escaped)) {
         *key = K_OTHER;
         if (n <= 96) { /* six letters an escape, and no key we know is longer than 15 */
@@ -777,6 +968,7 @@ INLINE int read_key(Scanner *s, Cursor *c, int in_args, Key *key)
     } else {
         *key = in_args ? args_key(k, n) : event_key(k, n);
     }
+colon:
     if (LIKELY(c->lim - c->p > 2 && c->p[0] == ':')) {
         c->p++;
         if (*c->p == ' ') c->p++;
@@ -847,15 +1039,19 @@ INLINE int read_time_value(Cursor *c, Row *row, int is_dur)
     if (is_dur) row->dur = 0;
     else row->ts = ABSENT;
     /* Digits, a point, three digits: nearly every number there is. */
-    Text p = start, lim = c->lim;
-    uint64_t v = 0;
-    while (p < lim && is_digit(*p)) v = v * 10 + (uint64_t)(*p++ - '0');
-    if (LIKELY(lim - p > 5 && p > start && p - start <= 15 && p[0] == '.' && is_digit(p[1]) &&
+    Digits d = read_digits(start, c->lim);
+    Text p = start + d.count;
+    if (LIKELY(c->lim - p > 5 && d.count && d.count <= 15 && p[0] == '.' && is_digit(p[1]) &&
                is_digit(p[2]) && is_digit(p[3]) && ends_bare[p[4]])) {
-        t.ns = (int64_t)v * 1000 + (p[1] - '0') * 100 + (p[2] - '0') * 10 + (p[3] - '0');
+        t.ns = (int64_t)d.value * 1000 + (p[1] - '0') * 100 + (p[2] - '0') * 10 + (p[3] - '0');
         t.flags = 0;
         t.readable = 1;
         c->p = p + 4;
+    } else if (d.count && d.count <= 15 && p < c->lim && ends_bare[*p]) {
+        t.ns = (int64_t)d.value * 1000;
+        t.flags = 0;
+        t.readable = 1;
+        c->p = p;
     } else if (*start == '"') {
         Span span = {0};
         if (!read_text(c, &span)) return 0;
@@ -882,12 +1078,12 @@ INLINE int read_time_value(Cursor *c, Row *row, int is_dur)
 /* An integer in args, bare or quoted. */
 INLINE int read_args_integer(Cursor *c, Row *row, int64_t *out)
 {
-    Text start = c->p, p = start, lim = c->lim;
-    uint64_t v = 0;
+    Text start = c->p;
     *out = ABSENT;
-    while (p < lim && is_digit(*p)) v = v * 10 + (uint64_t)(*p++ - '0');
-    if (LIKELY(p > start && p < lim && p - start <= 18 && ends_bare[*p])) {
-        *out = (int64_t)v;
+    Digits d = read_digits(start, c->lim);
+    Text p = start + d.count;
+    if (LIKELY(d.count && p < c->lim && ends_bare[*p])) {
+        *out = (int64_t)d.value;
         c->p = p;
         return 1;
     }
@@ -909,13 +1105,13 @@ INLINE int read_args_integer(Cursor *c, Row *row, int64_t *out)
 /* pid or tid: an integer, or a text to be interned when the event is kept. */
 INLINE int read_track(Cursor *c, Row *row, int64_t *out, Span *text)
 {
-    Text start = c->p, p = start, lim = c->lim;
-    uint64_t v = 0;
+    Text start = c->p;
     *out = ABSENT;
     text->there = 0;
-    while (p < lim && is_digit(*p)) v = v * 10 + (uint64_t)(*p++ - '0');
-    if (LIKELY(p > start && p < lim && p - start <= 18 && ends_bare[*p])) {
-        *out = (int64_t)v;
+    Digits d = read_digits(start, c->lim);
+    Text p = start + d.count;
+    if (LIKELY(d.count && p < c->lim && ends_bare[*p])) {
+        *out = (int64_t)d.value;
         c->p = p;
         return 1;
     }
@@ -1001,19 +1197,20 @@ NOINLINE void plain_category(Scanner *s, Span *cat)
 }
 
 /* The event at the cursor; the cursor ends behind it. */
-static int read_event(Scanner *s, Cursor *c, Row *row, Parts *parts)
+static Outcome read_event(Scanner *s, Text at, Text lim, Row *row, Parts *parts)
 {
+    Cursor cursor = {at, lim, FINE}, *c = &cursor;
     unsigned seen = 0;
     parts->cat.there = parts->name.there = parts->pid.there = parts->tid.there = 0;
     parts->args.there = 0;
     parts->name_number = -1;
     parts->collective = 0;
-    *row = EMPTY_ROW;
+    clear_row(row);
     c->p++;
     int more = first_member(c);
     while (more == 1) {
         Key key;
-        if (!read_key(s, c, 0, &key)) return 0;
+        if (!read_key(s, c, 0, &key)) goto end;
         if (key != K_OTHER) {
             if (seen & 1u << key) row->flags |= DUPLICATE_KEY;
             seen |= 1u << key;
@@ -1052,8 +1249,13 @@ static int read_event(Scanner *s, Cursor *c, Row *row, Parts *parts)
         case K_DUR: fine = read_time_value(c, row, 1); break;
         case K_ARGS:
             forget_args(row, parts);
-            if (*c->p != '{' || unwanted(s, row, parts)) {
+            if (*c->p != '{') {
                 fine = skip_value(c, 1);
+            } else if (unwanted(s, row, parts)) {
+                Outcome out = unwanted_outcome(c->p, c->lim);
+                c->p = out.p;
+                c->fault = out.fault;
+                fine = out.fault == FINE;
             } else {
                 parts->args.at = c->p;
                 fine = read_args(s, c, row, &parts->collective);
@@ -1061,13 +1263,14 @@ static int read_event(Scanner *s, Cursor *c, Row *row, Parts *parts)
                 parts->args.there = 1;
             }
             break;
-        case K_NOT_EVENT: return fail(c, BROKEN);
+        case K_NOT_EVENT: fail(c, BROKEN); goto end;
         default: fine = skip_value(c, 1);
         }
-        if (UNLIKELY(!fine)) return 0;
+        if (UNLIKELY(!fine)) goto end;
         more = next_member(c);
     }
-    return more == 2;
+end:
+    return (Outcome){cursor.p, cursor.fault};
 }
 
 /* Room for one more row. */
@@ -1169,8 +1372,8 @@ static int scan_events(Scanner *s, const Stretch *x, Text p, Text *at, int *fres
         Row *row = &s->rows[s->n];
         Parts parts;
         size_t room = (size_t)(x->end - q);
-        Cursor c = {q, room > MAX_EVENT ? q + MAX_EVENT : x->end, FINE};
-        if (UNLIKELY(!read_event(s, &c, row, &parts))) {
+        Outcome c = read_event(s, q, room > MAX_EVENT ? q + MAX_EVENT : x->end, row, &parts);
+        if (UNLIKELY(c.fault != FINE)) {
             if (c.fault == RAN_OUT && room < MAX_EVENT && !x->final) return MORE;
             return BAD;
         }
