@@ -23,6 +23,7 @@ from specscope.dashboards.units import time_text
 MOST_BARS: Final = 8000
 _FONT: Final = "#7A7A7A"
 _IDLE_TINT: Final = 0.22
+_HATCH_TINT: Final = 0.6
 _HATCH: Final = {"collective": "/", "fused_collective": "/", "copy": ".", "set": "."}
 _IDLE_HATCH: Final = {
     "sync": "+",
@@ -33,6 +34,7 @@ _IDLE_HATCH: Final = {
     "unknown": ".",
 }
 _LANE: Final = 34
+_BAR: Final = 0.8
 _LINE: Final = 72
 
 
@@ -101,7 +103,8 @@ def _part_trace(
             "color": tint(colour, _IDLE_TINT) if idle else colour,
             "pattern": {
                 "shape": (_IDLE_HATCH if idle else _HATCH).get(what, ""),
-                "fgcolor": colour if idle else "#FFFFFF",
+                "bgcolor": tint(colour, _IDLE_TINT) if idle else colour,
+                "fgcolor": colour if idle else tint(colour, _HATCH_TINT),
                 "size": 6,
                 "solidity": 0.3,
             },
@@ -128,7 +131,7 @@ def timeline_figure(pieces: Sequence[CycleSlice]) -> tuple[go.Figure, int]:
     lanes = _lanes(pieces)
     figure = go.Figure()
     for stage in _stages_in(kept):
-        rows = [
+        rows: list[tuple[int, Op | Call, str]] = [
             (lanes[_op_lane(piece.rank, op)], op, _op_text(op))
             for piece, ops in kept
             for op in ops
@@ -141,7 +144,7 @@ def timeline_figure(pieces: Sequence[CycleSlice]) -> tuple[go.Figure, int]:
             if call.stage == stage
         ]
         figure.add_trace(_bars(rows, stage_name(stage), stage_colour(stage)))
-    waits = [
+    waits: list[tuple[int, Op | Call, str]] = [
         (lanes[_call_lane(piece.rank, call)], call, _call_text(call))
         for piece, _ in kept
         for call in piece.calls
@@ -152,7 +155,6 @@ def timeline_figure(pieces: Sequence[CycleSlice]) -> tuple[go.Figure, int]:
     figure.update_layout(
         **_layout(height=130 + _LANE * len(lanes)),
         barmode="overlay",
-        bargap=0.2,
         dragmode="zoom",
     )
     figure.update_xaxes(title="ms since the cycle began on its rank", zeroline=True)
@@ -211,6 +213,7 @@ def _bars(rows: Sequence[tuple[int, Op | Call, str]], name: str, colour: str) ->
         base=[row.start_ns / 1e6 for _, row, _ in rows],
         y=[lane for lane, _, _ in rows],
         orientation="h",
+        width=_BAR,
         name=name,
         marker={"color": colour, "line": {"width": 0}},
         hoverinfo="text",
@@ -240,6 +243,7 @@ def _layout(height: int) -> dict[str, Any]:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": _FONT},
         "hoverlabel": {"align": "left", "namelength": -1},
         "hovermode": "closest",
     }

@@ -124,7 +124,7 @@ def _policy(*scripts: str) -> str:
 def _body(report: Report, pieces: list[CycleSlice], asked: bool) -> Iterator[str]:
     yield from _verdict(report)
     yield f'<p class="soft">{_facts(report)}</p>'
-    if report.warnings:
+    if sections.notes(report):
         yield from _warnings(report)
     stages = sections.stage_grid(report)
     if stages is not None:
@@ -175,12 +175,12 @@ def _facts(report: Report) -> str:
     if unknown:
         names = ", ".join(fact.label for fact in unknown)
         tell = "; ".join(dict.fromkeys(fact.tell for fact in unknown))
-        text += f"<br>unknown: {_escape(names)} (to tell: {_escape(tell)})"
+        text += f"<br>unknown: {_escape(names)} ({_escape(tell)})"
     return text
 
 
 def _warnings(report: Report) -> Iterator[str]:
-    for note in report.warnings:
+    for note in sections.notes(report):
         mend = f'<br><span class="soft">{_escape(clean(note.mend))}</span>' if note.mend else ""
         yield f'<div class="warning">{_escape(clean(note.text))}{mend}</div>'
 
@@ -191,6 +191,8 @@ def _cycle(report: Report, pieces: list[CycleSlice], asked: bool) -> Iterator[st
     lap = sections.lap(report)
     which = "" if asked else ", the one closest to the median"
     numbers = ", ".join(f"{piece.number} on rank {piece.rank}" for piece in pieces)
+    if len({piece.number for piece in pieces}) == 1:
+        numbers = f"number {first.number}"
     yield f"<h2>One {lap}{_escape(which)}: {_escape(numbers)}</h2>"
     yield (
         f'<p class="soft">{time_text(first.ns)} on rank {first.rank}. Full colour is compute, '

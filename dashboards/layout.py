@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -15,14 +16,19 @@ from specscope.dashboards.palette import stage_colour
 
 BOLD: Final = Style(bold=True)
 DIM: Final = Style(dim=True)
+# A figure and its unit stay on one line: the blank between them is no blank while lines are cut.
+_UNITS: Final = re.compile(r"(?<=\d) (?=(?:%|ms|us)(?!\w))")
+_GLUE: Final = "\ue000"
 
 
 def hanging(text: Text | str, console: Console, first: str = "", indent: int = 2) -> list[Text]:
     """A paragraph cut at the width; its lines after the first are set in."""
-    words = Text(text) if isinstance(text, str) else text
+    words = Text(text) if isinstance(text, str) else text.copy()
+    words.plain = _UNITS.sub(_GLUE, words.plain)
     lines = words.wrap(console, max(console.width - indent, 20))
     out = []
     for number, line in enumerate(lines):
+        line.plain = line.plain.replace(_GLUE, " ")
         line.rstrip()
         lead = first.ljust(indent) if number == 0 else " " * indent
         out.append(Text(lead) + line)

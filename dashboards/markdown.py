@@ -55,8 +55,8 @@ def _head(report: Report) -> Iterator[str]:
     if stages is not None:
         yield from _table(stages)
     yield from (escape(line) for line in sections.unprofiled_lines(report))
-    if report.warnings:
-        notes = (f"{n.text} (mend: {n.mend})" if n.mend else n.text for n in report.warnings)
+    if sections.notes(report):
+        notes = (f"{n.text} (mend: {n.mend})" if n.mend else n.text for n in sections.notes(report))
         yield "Warnings:"
         yield _bullets(notes)
 

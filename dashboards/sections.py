@@ -22,6 +22,7 @@ from specscope.dashboards.units import (
     spread,
     time_text,
 )
+from specscope.traces.run import Note
 
 STAGE_NAMES: Final = {
     "verify": "verify+accept",
@@ -129,7 +130,7 @@ def unprofiled_lines(report: Report) -> list[str]:
     if known is None:
         return []
     ranges = [
-        f"{stage_name(share.stage)} {range_text(*share.unprofiled)} %"
+        f"{stage_name(share.stage)} {range_text(*share.unprofiled)}"
         for share in headline_rows(report)
         if share.unprofiled is not None and share.part_of is None
     ]
@@ -138,7 +139,7 @@ def unprofiled_lines(report: Report) -> list[str]:
         f"in the trace it takes {known.stretch:.2f} times that."
     ]
     if ranges:
-        lines.append(f"Of that cycle: {', '.join(ranges)}.")
+        lines.append(f"Percent of that cycle: {', '.join(ranges)}.")
     else:
         lines.append("The work as recorded exceeds it, so no share of it can be given.")
     return lines
@@ -253,7 +254,7 @@ def other_cycles_grid(report: Report) -> Grid | None:
 def facts(report: Report) -> list[Fact]:
     """What is known of the server, and what is not."""
     known = report.facts
-    beside = "run.json beside the traces"
+    beside = "say it in run.json beside the traces"
     engine = " ".join(clean(known[key], 60) for key in ("engine", "engine_version") if known[key])
     model = known.get("model")
     draft = known.get("draft_model")
@@ -265,7 +266,7 @@ def facts(report: Report) -> list[Fact]:
         Fact("batch", _known(known.get("batch")), beside),
         *([Fact("k", _known(known.get("k")), beside)] if report.speculates else []),
         Fact("GPUs", _known(known.get("gpus")), beside),
-        Fact("links", _known(known.get("link")), f"{beside}, from `nvidia-smi topo -m`"),
+        Fact("links", _known(known.get("link")), beside),
     ]
     accept = known.get("accept_length")
     if report.speculates:
@@ -282,6 +283,12 @@ def _known(value: Any) -> str | None:
     return None if value is None or value == "" else clean(value, 60)
 
 
+def notes(report: Report) -> list[Note]:
+    """The warnings, without what a table of its own says already."""
+    has_table = other_cycles_grid(report) is not None
+    return [note for note in report.warnings if not (has_table and note.code == "other_cycles")]
+
+
 def coverage_lines(report: Report) -> list[str]:
     """Ops, what of their time is linked and placed, whole cycles, losses, evidence."""
     rows = report.coverage
@@ -294,6 +301,8 @@ def coverage_lines(report: Report) -> list[str]:
             f"{spread(row.ops for row in rows)} ops{each}; of GPU busy time {linked} is linked to "
             f"a launch, {placed} placed in a stage on evidence"
         )
+    if report.on_host:
+        lines.append("a run on the CPU: time of each rank's main thread, nothing on a GPU")
     evidence = ", ".join(clean(word) for word in report.verdict.evidence)
     by = f", stages told by: {evidence}" if evidence else ""
     if rows:

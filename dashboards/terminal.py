@@ -64,7 +64,7 @@ def _blocks(report: Report, console: Console, colours: bool) -> Iterator[list[Te
         yield lines
     for grid in _grids(report, console.width):
         yield grid_lines(grid, console, colours=colours)
-    if report.warnings:
+    if sections.notes(report):
         yield _warnings(report, console)
     yield _evidence(report, console)
     if report.verdict.recapture:
@@ -125,7 +125,9 @@ def _bar(report: Report, width: int) -> list[Text]:
         names.append("   " if index else "")
         names.append(sections.stage_name(share.stage), stage_colour(share.stage))
         names.append(f" {share_text(share.cycle_share.value)}")
-    names.append("   █ work ░ idle", DIM)
+    legend = "   █ work ░ idle"
+    if names.cell_len + len(legend) <= width:
+        names.append(legend, DIM)
     return [bar, names]
 
 
@@ -151,13 +153,13 @@ def _facts(report: Report, console: Console) -> list[Text]:
     if unknown:
         names = ", ".join(fact.label for fact in unknown)
         tell = "; ".join(dict.fromkeys(fact.tell for fact in unknown))
-        lines += hanging(Text(f"unknown: {names} (to tell: {tell})", DIM), console, indent=0)
+        lines += hanging(Text(f"unknown: {names} ({tell})", DIM), console, indent=0)
     return lines
 
 
 def _warnings(report: Report, console: Console) -> list[Text]:
     lines = [Text("Warnings", BOLD)]
-    for note in report.warnings:
+    for note in sections.notes(report):
         lines += hanging(clean(note.text), console, first="!")
         if note.mend:
             lines += hanging(Text(f"mend: {clean(note.mend)}", DIM), console, first="  ")
