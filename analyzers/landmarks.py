@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specscope.analyzers.columns import Bool, Int
+from specscope.analyzers.columns import Int
 from specscope.analyzers.evidence_engine import NAME as ENGINE
 from specscope.analyzers.evidence_engine import Marked
 from specscope.analyzers.launches import Launches
@@ -86,17 +86,13 @@ def graphs(rows: Launches, target: Int, covered: Sequence[Landmark]) -> list[Lan
     is_target = np.zeros(len(rows.call), dtype=bool)
     is_target[target] = True
     free &= is_target | (rows.layers > 0) | (rows.roles > 0)
+    inside = np.where(is_target, VERIFY, -1)
+    for role, stage in (("draft", DRAFT), ("verify", VERIFY), ("draft_extend", DRAFT_EXTEND)):
+        inside[rows.has(role)] = stage
     return [
-        Landmark(row, GRAPH, row + 1, _stage_inside(rows, row, is_target))
-        for row in np.flatnonzero(free).tolist()
+        Landmark(row, GRAPH, row + 1, stage if stage >= 0 else None)
+        for row, stage in zip(np.flatnonzero(free).tolist(), inside[free].tolist(), strict=True)
     ]
-
-
-def _stage_inside(rows: Launches, row: int, is_target: Bool) -> int | None:
-    for role, stage in (("draft_extend", DRAFT_EXTEND), ("verify", VERIFY), ("draft", DRAFT)):
-        if rows.has(role)[row]:
-            return stage
-    return VERIFY if is_target[row] else None
 
 
 def kernels(rows: Launches) -> list[Landmark]:

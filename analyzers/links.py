@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from specscope.analyzers.columns import ABSENT, Bool, Int, Small, codes, ints, which
+from specscope.analyzers.columns import ABSENT, Bool, Int, Small, codes, distinct, ints, which
 
 CALL_KINDS = ("launch", "graph_launch", "copy", "set", "sync", "alloc", "other")
 LAUNCH, GRAPH_LAUNCH, COPY, SET, SYNC, ALLOC, OTHER = range(len(CALL_KINDS))
@@ -58,11 +58,11 @@ def thread_index(pid: Int, tid: Int) -> tuple[Small, list[tuple[int, int]]]:
     """Number the (pid, tid) pairs, in order of their values."""
     if len(pid) == 0:
         return np.empty(0, np.int32), []
-    pids, p = np.unique(pid, return_inverse=True)
-    tids, t = np.unique(tid, return_inverse=True)
-    pair, index = np.unique(p.astype(np.int64) * len(tids) + t, return_inverse=True)
+    pids, tids = distinct(pid), distinct(tid)
+    place = np.searchsorted(pids, pid) * len(tids) + np.searchsorted(tids, tid)
+    pair = distinct(place)
     threads = [(int(pids[v // len(tids)]), int(tids[v % len(tids)])) for v in pair]
-    return index.astype(np.int32), threads
+    return np.searchsorted(pair, place).astype(np.int32), threads
 
 
 def read_calls(table: pa.Table, thread: Small, threads: list[tuple[int, int]]) -> Calls:

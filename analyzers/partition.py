@@ -49,20 +49,35 @@ class Segments:
         return self.end - self.start
 
 
-def precedence(ops: Ops, calls: Calls) -> Int:
-    """Rank of each op in the order that decides ties on a stream.
+@dataclass(frozen=True)
+class _Order:
+    """Orders of the ops that differ only where ops start together, so one sort serves all.
 
-    Start, then the earlier launch call, then the lower correlation, then file order.
-    Unlinked ops come after linked ones.
-    """
-    n = len(ops.start)
-    launched = np.full(n, _LAST, np.int64)
-    linked = ops.call >= 0
-    launched[linked] = calls.start[ops.call[linked]]
-    order = np.lexsort((np.arange(n), ops.correlation, launched, ops.start))
-    rank = np.empty(n, np.int64)
-    rank[order] = np.arange(n)
-    return rank
+    `on_stream`: start, the earlier launch call (an unlinked op last), the lower correlation,
+    file order. `on_device`: start, stream, then as on the stream."""
+
+    on_stream: Int
+    on_device: Int
+
+
+def _ordered(ops: Ops, calls: Calls) -> _Order:
+    by_start = np.argsort(ops.start, kind="stable")
+    start = ops.start[by_start]
+    same = start[1:] == start[:-1]
+    on_stream = on_device = by_start
+    if same.any():
+        tied = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+        row = by_start[tied]
+        launched = np.full(len(row), _LAST, np.int64)
+        linked = ops.call[row] >= 0
+        launched[linked] = calls.start[ops.call[row[linked]]]
+        keys = (row, ops.correlation[row], launched, ops.start[row])
+        on_stream = by_start.copy()
+        on_stream[tied] = row[np.lexsort(keys)]
+        row = on_stream[tied]
+        on_device = on_stream.copy()
+        on_device[tied] = row[np.lexsort((ops.stream[row], ops.start[row]))]
+    return _Order(on_stream, on_device)
 
 
 def partition(
@@ -78,12 +93,12 @@ def partition(
         return Segments(
             nothing, nothing, nothing, nothing, nothing.astype(np.int8), nothing.astype(np.int16)
         )
-    rank = precedence(ops, calls)
-    begin, end = _disjoint(ops, rank)
-    times, owner = _owners(ops, op_class, rank, begin, end, borders)
+    order = _ordered(ops, calls)
+    begin, end = _disjoint(ops, order)
+    times, owner = _owners(ops, op_class, order, begin, end, borders)
     keep = (times[:-1] >= borders[0]) & (times[:-1] < borders[-1])
     pieces = np.flatnonzero(keep)
-    starts, winner = _first_to_start(ops, op_class, rank)
+    starts, winner = _first_to_start(ops, op_class, order)
     following = np.searchsorted(starts, times[pieces], "right")
     ender = np.append(winner, -1)[following]
     is_work = owner[pieces] >= 0
@@ -104,52 +119,83 @@ def partition(
     return _merge(segments, idle)
 
 
-def _disjoint(ops: Ops, rank: Int) -> tuple[Int, Int]:
+def _disjoint(ops: Ops, order: _Order) -> tuple[Int, Int]:
     """Per op the piece [begin, end) that no earlier op of its stream covers (empty: equal)."""
     begin, end = ops.start.copy(), np.maximum(ops.end, ops.start)
-    order = np.lexsort((rank, ops.stream, ops.device))
-    device, stream = ops.device[order], ops.stream[order]
-    change = (device[1:] != device[:-1]) | (stream[1:] != stream[:-1])
-    edges = np.concatenate(([0], np.flatnonzero(change) + 1, [len(order)]))
-    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        lane = order[low:high]
+    for lane in _lanes(ops, order.on_stream):
         covered = np.maximum.accumulate(end[lane])
         begin[lane[1:]] = np.maximum(begin[lane[1:]], covered[:-1])
     return begin, np.maximum(end, begin)
 
 
-def _first_to_start(ops: Ops, op_class: Small, rank: Int) -> tuple[Int, Int]:
+def _lanes(ops: Ops, order: Int) -> list[Int]:
+    """The ops of each stream of each device, in `order`."""
+    streams = distinct(ops.stream)
+    lane = np.searchsorted(streams, ops.stream)
+    count = len(streams)
+    if (ops.device != ops.device[0]).any():
+        devices = distinct(ops.device)
+        lane = np.searchsorted(devices, ops.device) * count + lane
+        count *= len(devices)
+    if count == 1:
+        return [order]
+    lane = lane[order]
+    small = lane.astype(np.uint16) if count < 1 << 16 else lane  # few streams: a radix sort
+    by_lane = order[np.argsort(small, kind="stable")]
+    edges = np.cumsum(np.bincount(lane, minlength=count))[:-1]
+    return [rows for rows in np.split(by_lane, edges) if len(rows)]
+
+
+def _first_to_start(ops: Ops, op_class: Small, order: _Order) -> tuple[Int, Int]:
     """Each distinct start of an op, and the op that ends the idle before it.
 
     Of several that start together: the first of each stream, then the lowest (class, stream).
     """
-    order = np.lexsort((rank, ops.stream, ops.start))
-    start, stream = ops.start[order], ops.stream[order]
-    lead = np.concatenate(([True], (start[1:] != start[:-1]) | (stream[1:] != stream[:-1])))
-    order = order[lead]
-    order = order[np.lexsort((ops.stream[order], op_class[order], ops.start[order]))]
-    start = ops.start[order]
-    first = np.concatenate(([True], start[1:] != start[:-1]))
-    return start[first], order[first]
+    row = order.on_device
+    start = ops.start[row]
+    new = np.concatenate(([True], start[1:] != start[:-1]))
+    if new.all():
+        return start, row
+    tied = np.flatnonzero(~new | ~np.append(new[1:], True))
+    some = row[tied]
+    lead = np.concatenate(
+        (
+            [True],
+            (ops.start[some[1:]] != ops.start[some[:-1]])
+            | (ops.stream[some[1:]] != ops.stream[some[:-1]]),
+        )
+    )
+    some = some[lead]
+    some = some[np.lexsort((ops.stream[some], op_class[some], ops.start[some]))]
+    first = np.concatenate(([True], ops.start[some[1:]] != ops.start[some[:-1]]))
+    winner = row[new].copy()
+    winner[np.searchsorted(start[new], ops.start[some[first]])] = some[first]
+    return start[new], winner
 
 
 def _owners(
-    ops: Ops, op_class: Small, rank: Int, begin: Int, end: Int, borders: Int
+    ops: Ops, op_class: Small, order: _Order, begin: Int, end: Int, borders: Int
 ) -> tuple[Int, Int]:
     """Elementary borders, and per stretch between two of them the owning op (-1: idle)."""
-    n = len(begin)
-    running = np.flatnonzero(end > begin)
-    instants = np.flatnonzero(ops.end <= ops.start)
-    times = distinct(np.concatenate((begin[running], end[running], ops.start[instants], borders)))
+    is_running = end > begin
+    running = order.on_stream[is_running[order.on_stream]]
+    instants = ops.start[ops.end <= ops.start]
+    times = np.concatenate((begin[running], end[running], instants, borders))
+    times = distinct(times)
     first = np.searchsorted(times, begin[running], "left")
     count = np.searchsorted(times, end[running], "left") - first
-    # Lower is stronger: class, then true start, then stream; `rank` settles what is left.
-    order = np.lexsort((rank, ops.stream, ops.start, op_class))
-    strength = np.empty(n, np.int64)
-    strength[order] = np.arange(n)
-    best = np.full(len(times), n, np.int64)
-    np.minimum.at(best, spread(first, count), np.repeat(strength[running], count))
-    owner = np.where(best < n, order[np.minimum(best, n - 1)], -1)
+    owner = np.full(len(times), -1, np.int64)
+    at, op = spread(first, count), np.repeat(running, count)
+    once = np.bincount(at, minlength=len(times)) < 2
+    alone = once[at]
+    owner[at[alone]] = op[alone]
+    at, op = at[~alone], op[~alone]
+    if len(at):
+        # Lower is stronger: class, then true start, then stream.
+        strongest = np.lexsort((ops.stream[op], ops.start[op], op_class[op], at))
+        at, op = at[strongest], op[strongest]
+        lead = np.concatenate(([True], at[1:] != at[:-1]))
+        owner[at[lead]] = op[lead]
     return times, owner[:-1]
 
 
