@@ -1030,6 +1030,27 @@ INLINE int read_text(Cursor *c, Span *span)
     return 1;
 }
 
+/* The decimals behind `point`, where they are other than three in number: where they end, or
+ * NULL when they are more than 13 or something else follows. */
+NOINLINE Text read_decimals(Text point, Text lim, uint64_t us, Time *t)
+{
+    static const uint32_t power[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000,
+                                     100000000, 1000000000};
+    Digits f = read_digits(point + 1, lim);
+    Text end = point + 1 + f.count;
+    if (f.count > 13 || end >= lim || !ends_bare[*end]) return NULL;
+    *t = (Time){0, 0, 1};
+    if (f.count < 4) {
+        t->ns = (int64_t)(us * 1000 + f.value * power[3 - f.count]);
+        if (f.count == 1 || f.count == 2) t->flags = ODD_DECIMALS;
+    } else {
+        uint64_t four = f.value / power[f.count - 4];
+        t->ns = (int64_t)(us * 1000 + four / 10 + (four % 10 >= 5));
+        t->flags = ROUNDED;
+    }
+    return end;
+}
+
 INLINE int read_time_value(Cursor *c, Row *row, int is_dur)
 {
     Text start = c->p;
@@ -1047,7 +1068,10 @@ INLINE int read_time_value(Cursor *c, Row *row, int is_dur)
         t.flags = 0;
         t.readable = 1;
         c->p = p + 4;
-    } else if (d.count && d.count <= 15 && p < c->lim && ends_bare[*p]) {
+    } else if (d.count && d.count <= 15 && p < c->lim && *p == '.' &&
+               (p = read_decimals(p, c->lim, d.value, &t)) != NULL) {
+        c->p = p;
+    } else if (p && d.count && d.count <= 15 && p < c->lim && ends_bare[*p]) {
         t.ns = (int64_t)d.value * 1000;
         t.flags = 0;
         t.readable = 1;
@@ -1616,10 +1640,11 @@ static void columns_dealloc(Columns *c)
 static int columns_room(Columns *c, size_t needed)
 {
     if (needed <= c->cap) return 1;
-    size_t cap = c->cap;
+    size_t cap = c->cap < 4096 ? 4096 : c->cap * 2;
+    if (cap < needed) cap = needed;
+    if (cap > SIZE_MAX / 16) return 0;
     for (int i = 0; i < COLUMN_COUNT; i++) {
-        cap = c->cap;
-        uint8_t *fresh = grown(c->column[i], &cap, needed, COLUMN[i].size);
+        uint8_t *fresh = realloc(c->column[i], cap * COLUMN[i].size);
         if (!fresh) return 0;
         c->column[i] = fresh;
     }
@@ -1750,6 +1775,21 @@ static PyObject *columns_append(Columns *c, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Memory is only taken when it is written to, so too much asked for costs nothing, while every
+ * time that columns grow they are copied. */
+static PyObject *columns_reserve(Columns *c, PyObject *args)
+{
+    Py_ssize_t rows;
+    if (!PyArg_ParseTuple(args, "n", &rows)) return NULL;
+    if (rows > 0) (void)columns_room(c, (size_t)rows);
+    Py_RETURN_NONE;
+}
+
+static PyObject *columns_rows(Columns *c, void *Py_UNUSED(closure))
+{
+    return PyLong_FromSize_t(c->n);
+}
+
 static PyObject *columns_forget(Columns *Py_UNUSED(c), PyObject *args)
 {
     PyObject *other;
@@ -1870,11 +1910,17 @@ static PyMethodDef columns_methods[] = {
      "append(scanner, extra_flags=0, shift=0): takes the rows of the scanner's last scan"},
     {"forget", (PyCFunction)(void (*)(void))columns_forget, METH_VARARGS,
      "forget(scanner): to be called before its first append to these columns"},
+    {"reserve", (PyCFunction)(void (*)(void))columns_reserve, METH_VARARGS,
+     "reserve(rows): a hint"},
     {"finish", (PyCFunction)(void (*)(void))columns_finish, METH_NOARGS,
      "finish() -> dict of columns (buffers, not copied), names and sums; starts over"},
     {NULL, NULL, 0, NULL}};
 
+static PyGetSetDef columns_values[] = {
+    {"rows", (getter)columns_rows, NULL, "rows so far", NULL}, {NULL, NULL, NULL, NULL, NULL}};
+
 static PyType_Slot columns_slots[] = {
+    {Py_tp_getset, columns_values},
     {Py_tp_new, (void *)columns_new},
     {Py_tp_dealloc, (void *)columns_dealloc},
     {Py_tp_methods, columns_methods},

@@ -378,10 +378,8 @@ class _Driver:
                 if not bare:
                     return self._cut(pos, pos)
                 return pos
-            if status == GARBAGE:
-                after = self._element(pos)
-            else:
-                after = self._broken_event(pos, status)
+            broken = status != GARBAGE
+            after = self._broken_event(pos, status) if broken else self._element(pos)
             if after is None:
                 return self._text_end
             if after < 0:
@@ -391,7 +389,7 @@ class _Driver:
     def _element(self, pos: int) -> int | None:
         """Something in the array that is no event: behind it, or as _skip."""
         if self._byte(pos) not in b"}:":
-            piece, final = self._held(pos, MEND_WITHIN)
+            piece, _ = self._held(pos, MEND_WITHIN)
             end = _plain_value_end(piece)
             follows = _ELEMENT_FOLLOWS.match(piece, end) if end is not None else None
             if end is not None and follows and (follows.end() < len(piece)):

@@ -23,6 +23,7 @@ from specscope.traces.scan_parts import BAD, COLUMN_TYPES, MORE, STOPPED, SUSPEC
 from specscope.traces.text import Text
 
 SEGMENT = 4 << 20  # bytes scanned at a time
+MAX_RESERVE = 1 << 25  # rows
 GUESS_WITHIN = 64 << 10  # how far to look for the start of an event
 
 _LINE_START = re.compile(rb'\n[ \t]{0,16}(\{)[\x00-\x20]{0,16}"(?:ph|name|cat|args)"[ ]?:')
@@ -59,6 +60,7 @@ class NativeReader:
         self._all = [self._main]
         self._ahead: deque[_Ahead] = deque()
         self._pool: ThreadPoolExecutor | None = None
+        self._reserved = False
 
     def _scanner(self) -> _scan.Scanner:
         options = self._options
@@ -69,6 +71,7 @@ class NativeReader:
     def run(self, text: Text, pos: int, fresh: bool) -> tuple[int, int, bool]:
         """See Reader."""
         size = 1
+        start = pos
         while True:
             if self._threads > 1 and text.whole:
                 status, at, fresh = self._step_ahead(text, pos, fresh)
@@ -85,10 +88,19 @@ class NativeReader:
                 else:
                     size = 1
             pos = at
+            if text.whole and not self._reserved:
+                self._reserve(pos - start, text.window(pos, 1).end - pos)
             text.check()
             text.release(pos)
             if status not in (STOPPED, MORE):
                 return status, pos, fresh
+
+    def _reserve(self, read: int, left: int) -> None:
+        """Room for what is to come, judged by the rows so far."""
+        self._reserved = True
+        rows = self._columns.rows
+        if read >= SEGMENT // 2 and left > 0:
+            self._columns.reserve(min(rows + int(rows * 1.1 * left / read), MAX_RESERVE))
 
     # ---- ahead, in threads
 
@@ -173,6 +185,7 @@ class NativeReader:
         while self._ahead:
             self._discard(self._ahead.popleft())
         out = self._columns.finish()
+        self._reserved = False
         for scanner in self._all:
             self._columns.forget(scanner)
         dropped: dict[bytes | None, int] = dict(out["dropped"])

@@ -62,25 +62,25 @@ def _no_number(_word: str) -> object:
     return _NO_NUMBER
 
 
-class _Twice(Exception):
+class _TwiceError(Exception):
     """A key stood twice in an object."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _Twice
+        raise _TwiceError
     return found
 
 
-_scan_once: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(
+_scan_once: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(  # type: ignore[attr-defined]
     parse_float=str.encode,  # type: ignore[arg-type]
     parse_constant=_no_number,
     strict=False,
-).scan_once  # type: ignore[attr-defined]
-_scan_keys: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(
+).scan_once
+_scan_keys: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(  # type: ignore[attr-defined]
     object_pairs_hook=_once, strict=False
-).scan_once  # type: ignore[attr-defined]
+).scan_once
 
 _SEPARATORS = re.compile(r"[\x00-\x20,]*")
 _FOLLOWS = re.compile(r"[\x00-\x20]*(?:[,\]{]|(\Z))")
@@ -89,15 +89,15 @@ _FLOWS = ("s", "f", "t")
 _FRAME = "python_function"
 
 
-class _Strange(Exception):
+class _StrangeError(Exception):
     """The event needs the slow path."""
 
 
-class _RanOut(Exception):
+class _RanOutError(Exception):
     """The text ended inside an event."""
 
 
-class _Broken(Exception):
+class _BrokenError(Exception):
     """The grammar does not accept the event."""
 
 
@@ -209,10 +209,10 @@ class PureReader:
                 return base + q, True
             try:
                 event, end = _scan_once(block, q)
-                if not self._followed(block, end):
+                if not block.startswith(",", end) and not self._followed(block, end):
                     return base + q, True
                 self._keep(event, block, q, end)
-            except (_Strange, StopIteration, ValueError, RecursionError):
+            except (_StrangeError, StopIteration, ValueError, RecursionError):
                 return base + q, True
             self._events += 1
             self._event_bytes += end - q
@@ -220,25 +220,23 @@ class PureReader:
 
     def _followed(self, block: str, end: int) -> bool:
         """Does a separator, the end of the array or of the text follow?"""
-        if block.startswith(",", end):
-            return True
         found = _FOLLOWS.match(block, end)
         return bool(found and (found[1] is None or self._last))
 
     def _keep(self, event: dict[str, Any], block: str, q: int, end: int) -> None:
-        """Take over one event that the JSON scanner read; raises _Strange before any change."""
+        """Take over one event that the JSON scanner read, or raise _StrangeError before that."""
         get = event.get
         ph = get("ph")
         if type(ph) is not str or (self._strange_keys and _has_strange_keys(event)):
-            raise _Strange
+            raise _StrangeError
         if end - q > MAX_DEPTH and block.count("[", q, end) + block.count("{", q, end) > MAX_DEPTH:
-            raise _Strange
+            raise _StrangeError
         cat = get("cat")
         if ph in _FLOWS or (cat == _FRAME and self._unwanted_frame(get("name"), block, q, end)):
             if type(cat) is not str:
                 cat = None
             elif not cat.isascii():
-                raise _Strange
+                raise _StrangeError
             self._dropped_cats[cat] = self._dropped_cats.get(cat, 0) + 1
             return
         self._rows.append(self._row(event, ph, cat, block, q, end))
@@ -249,7 +247,7 @@ class PureReader:
         if not self._needles or type(name) is not str:
             return True
         if not name.isascii() and block.find("\\u", q, end) >= 0:
-            raise _Strange
+            raise _StrangeError
         return not self._is_wanted(name.encode("latin-1"))
 
     def _is_wanted(self, name: bytes) -> bool:
@@ -262,8 +260,8 @@ class PureReader:
         get = event.get
         args = get("args")
         keys = len(event)
-        is_object = type(args) is dict
-        if is_object:
+        is_object = isinstance(args, dict)
+        if args and isinstance(args, dict):
             keys += len(args)
         if keys != block.count('":', q, end) or self._odd_colons:
             _check_keys(block, q)
@@ -271,12 +269,11 @@ class PureReader:
         ts = get("ts")
         if ts is None:
             ts = ABSENT
+        elif type(ts) is bytes and ts[-4:-3] == b"." and ts[-3:].isdigit() and len(ts) < 20:
+            ts = int(ts[:-4] + ts[-3:])
+            flags = HAS_TS
         else:
-            if type(ts) is bytes and ts[-4:-3] == b"." and ts[-3:].isdigit() and len(ts) < 20:
-                ts = int(ts[:-4] + ts[-3:])
-                flags = HAS_TS
-            else:
-                ts, flags = _plain_time(ts, HAS_TS)
+            ts, flags = _plain_time(ts, HAS_TS)
         dur = get("dur")
         if dur is None:
             dur = 0
@@ -300,38 +297,37 @@ class PureReader:
             tid = self._track(tid, block, q, end)
         correlation = device = stream = graph_node = size = external = ABSENT
         raw_args = None
-        if is_object and args:
+        if args and isinstance(args, dict):
             found = args.get
-            plain = block.find("\\", q, end) < 0
-            correlation = found("correlation")
-            device = found("device")
-            stream = found("stream")
-            external = found("External id")
-            if type(correlation) is not int or abs(correlation) > MAX_INT:
-                correlation, more = _plain_id(correlation, plain)
+            value = found("correlation")
+            if value is not None:
+                correlation, more = _plain_id(value, block, q, end)
                 flags |= more
-            if type(device) is not int or abs(device) > MAX_INT:
-                device, more = _plain_id(device, plain)
+            value = found("device")
+            if value is not None:
+                device, more = _plain_id(value, block, q, end)
                 flags |= more
-            if type(stream) is not int or abs(stream) > MAX_INT:
-                stream, more = _plain_id(stream, plain)
+            value = found("stream")
+            if value is not None:
+                stream, more = _plain_id(value, block, q, end)
                 flags |= more
-            if type(external) is not int or abs(external) > MAX_INT:
-                external, more = _plain_id(_either(args, "External id", "external id"), plain)
+            value = found("External id")
+            if value is None or "external id" in args:
+                value = _either(args, "External id", "external id")
+            if value is not None:
+                external, more = _plain_id(value, block, q, end)
                 flags |= more
-            elif "external id" in args:
-                raise _Strange
             if "bytes" in args or "Bytes" in args:
-                size, more = _plain_id(_either(args, "bytes", "Bytes"), plain)
+                size, more = _plain_id(_either(args, "bytes", "Bytes"), block, q, end)
                 flags |= more
             if "graph node id" in args:
-                graph_node, more = _plain_id(args["graph node id"], plain)
+                graph_node, more = _plain_id(args["graph node id"], block, q, end)
                 flags |= more
                 graph_node = graph_node or ABSENT
             if "Collective name" in args:
-                raw_args = _raw_args(block, q, end, plain)
+                raw_args = _raw_args(block, q, end)
         if ph == "M" and is_object:
-            raw_args = _raw_args(block, q, end, block.find("\\", q, end) < 0)
+            raw_args = _raw_args(block, q, end)
         name = get("name")
         # Nothing may fail from here on: numbers are given in the order of the events.
         cat_code = name_code = -1
@@ -340,10 +336,10 @@ class PureReader:
         if type(name) is str:
             name_code = self._name_codes.get(name, -1)
             if not name.isascii() and block.find("\\u", q, end) >= 0:
-                raise _Strange
+                raise _StrangeError
         if cat_code < 0 and type(cat) is str:
             if not cat.isascii():
-                raise _Strange
+                raise _StrangeError
             cat_code = self._cats.setdefault(cat.encode(), len(self._cats))
             self._cat_codes[cat] = cat_code
         if name_code < 0 and type(name) is str:
@@ -380,9 +376,9 @@ class PureReader:
         if value is None:
             return ABSENT
         if type(value) is not str:
-            raise _Strange
+            raise _StrangeError
         if not value.isascii() and block.find("\\u", q, end) >= 0:
-            raise _Strange
+            raise _StrangeError
         return value
 
     def _text_id(self, text: bytes) -> int:
@@ -410,10 +406,10 @@ class PureReader:
         event = _Event(self, buf, min(end, q + MAX_EVENT))
         try:
             behind = event.read(q)
-        except _RanOut:
+        except _RanOutError:
             short = room < MAX_EVENT and not window.final
             return (MORE if short else BAD), base + q, True
-        except _Broken:
+        except _BrokenError:
             return BAD, base + q, True
         if not force:
             look = _BLANKS.match(buf, behind).end()  # type: ignore[union-attr]
@@ -483,7 +479,7 @@ class PureReader:
         reader = _Event(self, event, min(len(event), MAX_EVENT))
         try:
             behind = reader.read(0)
-        except (_RanOut, _Broken):
+        except (_RanOutError, _BrokenError):
             return False
         if behind != len(event):
             return False
@@ -545,11 +541,11 @@ def _has_strange_keys(event: dict[str, Any]) -> bool:
 
 
 def _check_keys(block: str, q: int) -> None:
-    """Raises _Strange when a key stands twice in one object of the event."""
+    """Raises _StrangeError when a key stands twice in one object of the event."""
     try:
         _scan_keys(block, q)
-    except _Twice:
-        raise _Strange from None
+    except _TwiceError:
+        raise _StrangeError from None
 
 
 def _plain_time(value: Any, seen: int) -> tuple[int, int]:
@@ -559,37 +555,38 @@ def _plain_time(value: Any, seen: int) -> tuple[int, int]:
             return ABSENT, 0
         return value * 1000, seen
     if type(value) is not bytes:
-        raise _Strange
+        raise _StrangeError
     ns, flags = read_time(value)
     return (ABSENT, flags) if ns is None else (ns, flags | seen)
 
 
-def _plain_id(value: Any, plain: bool) -> tuple[int, int]:
-    """An integer of args and its flags. `plain`: no backslash stands in the event."""
+def _plain_id(value: Any, block: str, q: int, end: int) -> tuple[int, int]:
+    """An integer of args and its flags; the event lies in block[q:end]."""
+    if type(value) is int:
+        return (value, 0) if -MAX_INT <= value <= MAX_INT else (ABSENT, NOT_INTEGER)
     if value is None:
         return ABSENT, 0
-    if type(value) is int:
-        return (value, 0) if abs(value) <= MAX_INT else (ABSENT, NOT_INTEGER)
     if type(value) is bytes:
         return read_integer(value)
-    if type(value) is str and plain:
+    if type(value) is str and block.find("\\", q, end) < 0:
         return read_quoted_integer(value.encode("latin-1"))
-    raise _Strange
+    raise _StrangeError
 
 
 def _either(args: dict[str, Any], one: str, other: str) -> Any:
     if one in args and other in args:
-        raise _Strange
+        raise _StrangeError
     return args[one] if one in args else args.get(other)
 
 
-def _raw_args(block: str, q: int, end: int, plain: bool) -> bytes:
+def _raw_args(block: str, q: int, end: int) -> bytes:
+    """The text of the args of the event in block[q:end], which has some."""
     at = block.find('"args"', q, end)
-    if not plain or block.count('"args"', q, end) != 1:
-        raise _Strange
+    if block.find("\\", q, end) >= 0 or block.count('"args"', q, end) != 1:
+        raise _StrangeError
     key = _ARGS.match(block, at, end)
     if not key:
-        raise _Strange
+        raise _StrangeError
     _, stop = _scan_once(block, key.end())
     return block[key.end() : stop].encode("latin-1")
 
@@ -754,13 +751,13 @@ class _Event:
         return not reader._is_wanted(self.name)
 
     def read(self, at: int) -> int:
-        """The event at `at`; where it ends. Raises _RanOut or _Broken."""
+        """The event at `at`; where it ends. Raises _RanOutError or _BrokenError."""
         at, more = self._first_member(at + 1)
         seen: set[bytes] = set()
         while more:
             key, at = self._key(at)
             if key in (b"traceEvents", b"schemaVersion"):
-                raise _Broken
+                raise _BrokenError
             read = _EVENT_KEYS.get(key)
             if read is None:
                 at = self._value_end(at, 1)
@@ -777,7 +774,7 @@ class _Event:
     def _skip_blanks(self, at: int) -> int:
         at = _BLANKS.match(self._buf, at, self._lim).end()  # type: ignore[union-attr]
         if at >= self._lim:
-            raise _RanOut
+            raise _RanOutError
         return at
 
     def _byte(self, at: int) -> bytes:
@@ -794,7 +791,7 @@ class _Event:
             return self._member_or_end(self._skip_blanks(at + 1))
         if self._byte(at) == b"}":
             return at + 1, False
-        raise _Broken
+        raise _BrokenError
 
     def _member_or_end(self, at: int) -> tuple[int, bool]:
         byte = self._byte(at)
@@ -802,12 +799,12 @@ class _Event:
             return at + 1, True
         if byte == b"}":
             return at + 1, False
-        raise _Broken
+        raise _BrokenError
 
     def _string_end(self, at: int) -> int:
         found = _STRING_REST.match(self._buf, at, self._lim)
         if not found:
-            raise _RanOut
+            raise _RanOutError
         return found.end()
 
     def _key(self, at: int) -> tuple[bytes, int]:
@@ -816,7 +813,7 @@ class _Event:
         key = unescape(self._buf[at : end - 1])
         at = self._skip_blanks(end)
         if self._byte(at) != b":":
-            raise _Broken
+            raise _BrokenError
         return key, self._skip_blanks(at + 1)
 
     def _value_end(self, at: int, depth: int) -> int:
@@ -827,9 +824,9 @@ class _Event:
             return self._container_end(at, depth)
         end = _BARE.match(self._buf, at, self._lim).end()  # type: ignore[union-attr]
         if end >= self._lim:
-            raise _RanOut
+            raise _RanOutError
         if end == at:
-            raise _Broken
+            raise _BrokenError
         return end
 
     def _container_end(self, at: int, depth: int) -> int:
@@ -837,14 +834,14 @@ class _Event:
         while True:
             found = _STRUCTURE.search(self._buf, at, self._lim)
             if not found:
-                raise _RanOut
+                raise _RanOutError
             token, at = found[0], found.end()
             if token == b'"':
                 at = self._string_end(at)
             elif token in b"{[":
                 depth += 1
                 if depth > MAX_DEPTH:
-                    raise _Broken
+                    raise _BrokenError
             else:
                 depth -= 1
                 if depth == base:

@@ -71,7 +71,6 @@ def places(
     begin one too, and no deeper.
     """
     for found in _PLACES.finditer(buf, start, end):  # type: ignore[call-overload]
-        kind = found.lastgroup if found.lastgroup != "end" else "close"
         kind = "event" if found["event"] else "close" if found["close"] else "document"
         if found["end"] is not None and not final:
             continue
@@ -109,7 +108,7 @@ def mend_event(event: bytes) -> bytes | None:
 
 
 def _mend_object(text: bytes, at: int, end: int, in_args: bool) -> bytes | None:
-    members = []
+    members: list[bytes] = []
     while True:
         at = _SEPARATORS.match(text, at, end).end()  # type: ignore[union-attr]
         if at == end:

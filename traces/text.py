@@ -282,7 +282,7 @@ def plain_blocks(file: BinaryIO, head: bytes) -> Iterator[bytes | Loss]:
         yield block
 
 
-def gzip_blocks(file: BinaryIO, head: bytes) -> Iterator[bytes | Loss]:
+def gzip_blocks(file: _Readable, head: bytes) -> Iterator[bytes | Loss]:
     """The text of all members of a gzip stream; what is wrong with it follows as losses.
 
     A stream that ends early or turns out damaged gives what came before; bytes behind the
@@ -302,7 +302,7 @@ def gzip_blocks(file: BinaryIO, head: bytes) -> Iterator[bytes | Loss]:
         fed += len(data)
         try:
             text = inflate.decompress(data, BLOCK)
-        except igzip_lib.IsalError as error:
+        except igzip_lib.IsalError as error:  # type: ignore[misc]
             yield _gzip_loss("gzip_corrupt", f"the gzip stream is damaged ({error})")
             return
         data = b""
@@ -376,6 +376,13 @@ def _closing(file: BinaryIO, blocks: Iterator[bytes | Loss]) -> Iterator[bytes |
             file.close()
 
 
+class _Readable(Protocol):
+    """What `gzip_blocks` needs of a file."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes; none at the end."""
+
+
 class _Bytes:
     """Bytes with the `read` of a file."""
 
@@ -383,7 +390,7 @@ class _Bytes:
         self._data = data
         self._at = 0
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int, /) -> bytes:
         piece = self._data[self._at : self._at + size]
         self._at += len(piece)
         return piece

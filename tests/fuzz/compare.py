@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -48,10 +49,10 @@ def _misplaced(document: Document) -> list[str]:
     """Losses that overlap each other or hold the start of a kept event."""
     out = []
     rows = sorted((row.offset, row.length) for row in document.losses if row.length)
-    for (offset, length), (following, _) in zip(rows, rows[1:], strict=False):
+    for (offset, length), (following, _) in pairwise(rows):
         if offset + length > following:
             out.append(f"losses overlap at {following}")
-    if any(a < b for a, b in zip(document.offset[1:], document.offset, strict=False)):
+    if (np.diff(document.offset) <= 0).any():
         out.append("offsets do not rise")
     for row in document.losses:
         if row.reason in KEPT:

@@ -181,7 +181,8 @@ def main() -> int:
         options.out.write_bytes(bad)
         sys.stderr.write(f"fault after {done} inputs; input written to {options.out}\n")
         return 1
-    sys.stdout.write(f"{done} inputs, no fault, {time.monotonic() - started:.0f} s\n")
+    took = time.monotonic() - started
+    sys.stdout.write(f"{done} inputs, no fault, {took:.0f} s, {scan_native._scan.__file__}\n")
     return 0
 
 

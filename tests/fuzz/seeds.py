@@ -81,10 +81,11 @@ def python_exporter(event: Event) -> str:
 
 def minified(event: Event) -> str:
     """No blanks at all."""
-    members = [
-        f'"{key}":{_member(key, value) if key in ("ts", "dur") else json.dumps(value, separators=(",", ":"))}'
-        for key, value in event.items()
-    ]
+    members = []
+    for key, value in event.items():
+        is_time = key in ("ts", "dur")
+        text = _member(key, value) if is_time else json.dumps(value, separators=(",", ":"))
+        members.append(f'"{key}":{text}')
     return "{" + ",".join(members) + "}"
 
 
