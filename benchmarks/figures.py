@@ -1,0 +1,297 @@
+"""The figures that reading must reach, and how each is worked out from what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from statistics import median
+from typing import Any, Final, Protocol
+
+HOLDS: Final = "holds"
+MISSES: Final = "misses"
+
+Results = list[dict[str, Any]]
+
+
+class Bench(Protocol):
+    """What a benchmark may ask for; `run.py` is the one that answers."""
+
+    quick: bool
+    sizes: list[int]
+    points: list[dict[str, Any]]  # what `linear` measured, for the plot
+
+    def trace(self, size: int | None = None, *, frames: bool = False, gz: int | None = None) -> str:
+        """A trace of that size (None: the standard one of 500 MB); "" where there is none."""
+
+    def drop(self, path: str) -> None:
+        """Delete a trace that was large and is no longer needed."""
+
+    def text_bytes(self, path: str) -> int:
+        """Size of the text that it was made with."""
+
+    def measure(self, worker: str, path: str, *, repeat: int = 0, **more: Any) -> Results:
+        """Run a worker that many times (0: as often as asked for), each in a new process."""
+
+    def hta(self, path: str) -> Results | str:
+        """The same for HolisticTraceAnalysis, or why it cannot be measured."""
+
+    def command(self, *arguments: str, repeat: int = 0, **environment: str) -> Results:
+        """Run `analyze` with these arguments: cpu_s and wall_s of whole processes."""
+
+    def modules_after_help(self) -> set[str]:
+        """Modules that `analyze --help` has imported by its end."""
+
+    def free_cores(self) -> float:
+        """How many cores nobody else used just now."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure beside its limit; `verdict` is HOLDS, MISSES or why it is not judged."""
+
+    key: str
+    what: str
+    limit: str
+    measured: str
+    value: float | None
+    verdict: str
+
+
+Benchmark = Callable[[Bench], Iterator[Figure]]
+BENCHMARKS: Final[dict[str, Benchmark]] = {}
+
+
+def benchmark(function: Benchmark) -> Benchmark:
+    """Registers a benchmark under its own name."""
+    BENCHMARKS[function.__name__] = function
+    return function
+
+
+def middle(results: Results, name: str) -> float:
+    """Median of a figure over the repeats; dots reach into dictionaries."""
+    values = []
+    for result in results:
+        value: Any = result
+        for part in name.split("."):
+            value = value[part]
+        values.append(float(value))
+    return median(values)
+
+
+def best(results: Results, name: str) -> float:
+    """The least of the repeats: for wall times, which others lengthen and nobody shortens."""
+    return min(float(result[name]) for result in results)
+
+
+def _at_least(key: str, what: str, value: float, limit: float, unit: str) -> Figure:
+    verdict = HOLDS if value >= limit else MISSES
+    return Figure(key, what, f">= {limit:g} {unit}", f"{value:.3g} {unit}", value, verdict)
+
+
+def _at_most(key: str, what: str, value: float, limit: float, unit: str) -> Figure:
+    verdict = HOLDS if value <= limit else MISSES
+    return Figure(key, what, f"<= {limit:g} {unit}", f"{value:.3g} {unit}", value, verdict)
+
+
+def _unjudged(key: str, what: str, limit: str, why: str) -> Figure:
+    return Figure(key, what, limit, "-", None, f"not judged: {why}")
+
+
+@benchmark
+def read(bench: Bench) -> Iterator[Figure]:
+    """Text to tables on one core, memory, and to a verdict; without and with Python frames."""
+    for frames, title in ((False, "eagle3"), (True, "with frames")):
+        path = bench.trace(frames=frames)
+        if not path:
+            yield _unjudged(f"read ({title})", "text to tables", "", "no such recording here")
+            continue
+        text = bench.text_bytes(path)
+        results = bench.measure("read", path, verdict=True)
+        cpu = middle(results, "cpu_s")
+        yield _at_least(
+            f"read ({title})", "text to tables, one core", text / cpu / 1e9, 1.0, "GB per CPU s"
+        )
+        yield _at_most(
+            f"memory ({title})",
+            "peak above start-up while reading",
+            middle(results, "peak_bytes") / text,
+            0.6,
+            "of the text",
+        )
+        yield _at_most(
+            f"verdict ({title})",
+            "to the verdict, reading included",
+            (cpu + middle(results, "verdict.cpu_s")) / cpu,
+            2.0,
+            "times the read",
+        )
+
+
+@benchmark
+def two_cores(bench: Bench) -> Iterator[Figure]:
+    """Wall gain of the second core: runs on one and on two take turns, the best of each."""
+    path = bench.trace()
+    key, what = "two cores", "wall gain of the second core"
+    free = bench.free_cores()
+    one: Results = []
+    two: Results = []
+    for _ in range(1 if bench.quick else 5):
+        one += bench.measure("read", path, repeat=1, cores=1)
+        two += bench.measure("read", path, repeat=1, cores=2)
+    gain = best(one, "wall_s") / best(two, "wall_s")
+    scans = [best(bench.measure("scan", path, cores=cores), "wall_s") for cores in (1, 2)]
+    said = f"{gain:.2f} times (scan alone {scans[0] / scans[1]:.2f})"
+    verdict = HOLDS if gain >= 1.6 else MISSES
+    if min(free, bench.free_cores()) < 1.8 and verdict == MISSES:
+        verdict = f"not judged: {free:.1f} cores were free"
+    yield Figure(key, what, ">= 1.6 times", said, gain, verdict)
+
+
+@benchmark
+def json_pandas(bench: Bench) -> Iterator[Figure]:
+    """Against `json.load` and pandas, CPU seconds on the same file in the same run."""
+    path = bench.trace()
+    ours = middle(bench.measure("read", path), "cpu_s")
+    theirs = bench.measure("json_pandas", path, repeat=1)
+    yield _at_least(
+        "json + pandas",
+        "CPU seconds of json.load and pandas",
+        middle(theirs, "cpu_s") / ours,
+        20,
+        "times ours",
+    )
+
+
+@benchmark
+def hta(bench: Bench) -> Iterator[Figure]:
+    """Against HolisticTraceAnalysis 0.5 with its default reader."""
+    path = bench.trace()
+    theirs = bench.hta(path)
+    what = "CPU seconds of HolisticTraceAnalysis 0.5"
+    if isinstance(theirs, str):
+        yield _unjudged("HTA 0.5", what, ">= 40 times ours", theirs)
+        return
+    ours = middle(bench.measure("read", path), "cpu_s")
+    yield _at_least("HTA 0.5", what, middle(theirs, "cpu_s") / ours, 40, "times ours")
+
+
+@benchmark
+def gz(bench: Bench) -> Iterator[Figure]:
+    """Gzip: inflating and scanning overlap on two cores and add up on one."""
+    plain, packed = bench.trace(), bench.trace(gz=6)
+    inflating = bench.measure("inflate", packed)
+    reading = bench.measure("read", plain, cores=1)
+    both = bench.measure("read", packed, cores=1)
+    total = middle(inflating, "cpu_s") + middle(reading, "cpu_s")
+    yield _at_most(
+        "gz, one core",
+        "reading .gz against decompressing + reading text",
+        middle(both, "cpu_s") / total,
+        1.1,
+        "times their sum",
+    )
+    free = bench.free_cores()
+    pair = bench.measure("read", packed, cores=2)
+    slower = max(best(inflating, "wall_s"), best(reading, "wall_s"))
+    figure = _at_most(
+        "gz, two cores",
+        "wall of reading .gz against the slower of the two alone",
+        best(pair, "wall_s") / slower,
+        1.25,
+        "times",
+    )
+    free = min(free, bench.free_cores())
+    if figure.verdict == MISSES and free < 1.8:
+        why = f"not judged: {free:.1f} cores were free"
+        figure = Figure(figure.key, figure.what, figure.limit, figure.measured, figure.value, why)
+    yield figure
+    text = bench.text_bytes(packed)
+    peak = max(middle(both, "peak_bytes"), middle(pair, "peak_bytes"))
+    yield _at_most(
+        "memory (gz)", "peak above start-up while reading .gz", peak / text, 0.6, "of the text"
+    )
+
+
+@benchmark
+def cache(bench: Bench) -> Iterator[Figure]:
+    """The whole process `analyze` when the tables are in the cache."""
+    path = bench.trace()
+    arguments = (path, "--json", "--quiet")
+    bench.command(*arguments, repeat=1)
+    results = bench.command(*arguments)
+    yield _at_most(
+        "cached verdict",
+        "analyze, second run, the whole process",
+        best(results, "wall_s"),
+        1.0,
+        "s",
+    )
+
+
+@benchmark
+def start_up(bench: Bench) -> Iterator[Figure]:
+    """`analyze --help`: quick, and without the heavy libraries."""
+    results = bench.command("--help", repeat=3 if bench.quick else 9)
+    yield _at_most("analyze --help", "the whole process", middle(results, "wall_s"), 0.3, "s")
+    heavy = sorted(bench.modules_after_help() & {"torch", "pandas", "plotly", "pyarrow"})
+    yield Figure(
+        "imports of --help",
+        "torch, pandas, plotly, pyarrow",
+        "none",
+        ", ".join(heavy) or "none",
+        float(len(heavy)),
+        MISSES if heavy else HOLDS,
+    )
+
+
+@benchmark
+def pure(bench: Bench) -> Iterator[Figure]:
+    """The reader without a compiler."""
+    path = bench.trace(12_000_000 if bench.quick else 50_000_000)
+    results = bench.measure("read", path, SPECSCOPE_PURE_PYTHON="1")
+    assert all(result["reader"] == "pure" for result in results)
+    speed = bench.text_bytes(path) / middle(results, "cpu_s") / 1e6
+    yield _at_least("pure Python", "text to tables, one core", speed, 40, "MB per CPU s")
+
+
+@benchmark
+def linear(bench: Bench) -> Iterator[Figure]:
+    """CPU an event from the smallest to the largest size, and memory at the largest."""
+    points: list[dict[str, Any]] = []
+    for size in bench.sizes:
+        path = bench.trace(size)
+        results = bench.measure("read", path, verdict=True)
+        points.append(
+            {
+                "text_bytes": bench.text_bytes(path),
+                "events": results[0]["events"],
+                "read_cpu_s": middle(results, "cpu_s"),
+                "verdict_cpu_s": middle(results, "verdict.cpu_s"),
+                "peak_bytes": middle(results, "peak_bytes"),
+            }
+        )
+        bench.drop(path)
+    bench.points.extend(points)
+    costs = [(p["read_cpu_s"] + p["verdict_cpu_s"]) / p["events"] for p in points]
+    cheapest = list(accumulate(costs, min))
+    yield _at_most(
+        "linear",
+        "an event's cost against its cost in any smaller trace, "
+        f"{_size(bench.sizes[0])} to {_size(bench.sizes[-1])}",
+        max(cost / least for cost, least in zip(costs, cheapest, strict=True)),
+        1.25,
+        "times",
+    )
+    largest = points[-1]
+    yield _at_most(
+        f"memory ({_size(bench.sizes[-1])})",
+        "peak above start-up while reading",
+        largest["peak_bytes"] / largest["text_bytes"],
+        0.6,
+        "of the text",
+    )
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:g} GB" if size >= 10**9 else f"{size / 1e6:g} MB"
