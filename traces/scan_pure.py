@@ -74,7 +74,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _scan_once: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(  # type: ignore[attr-defined]
-    parse_float=str.encode,  # type: ignore[arg-type]
+    parse_float=str.encode,
     parse_constant=_no_number,
     strict=False,
 ).scan_once
