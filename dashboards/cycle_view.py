@@ -18,9 +18,10 @@ from specscope.dashboards.units import count_text, time_text
 
 # Names longer than this are cut also where no terminal asks for it.
 _LONGEST_NAME: Final = 300
-_SHORTEST_NAME: Final = 12
+_SHORTEST_NAME: Final = 8
+_NARROW: Final = 110
 _HEADERS: Final = ("start us", "for us", "delay us", "stage", "activity", "stream", "name")
-_WIDTHS: Final = (10, 9, 9, 13, 16, 6)
+_WIDTHS: Final = (10, 9, 9, 13, 17, 6)
 
 
 def print_cycle(report: Report, number: int, console: Console) -> None:
@@ -105,12 +106,13 @@ def _us(ns: int) -> str:
 
 
 def _line(cells: list[Text], room: int | None) -> Text:
+    gap = Text(" " if room is not None and room < _NARROW else "  ")
     line = Text()
     for index, width in enumerate(_WIDTHS):
         cell = cells[index]
         blank = Text(" " * max(width - cell.cell_len, 0))
         right = index < 3 or index == 5
-        line = line + (blank + cell if right else cell + blank) + Text("  ")
+        line = line + (blank + cell if right else cell + blank) + gap
     name = cells[-1]
     if room is not None:
         name.truncate(max(room - line.cell_len, _SHORTEST_NAME), overflow="ellipsis")

@@ -18,7 +18,7 @@ from specscope.dashboards.safe_text import clean, clean_lines
 MARK: Final = "<!-- specscope report -->"
 _MARKS: Final = re.compile(r"([\\`*_{}\[\]|~$])")
 # What trackers turn into links: mentions, numbers of issues, addresses. A comment breaks them.
-_LINKS: Final = re.compile(r"(@|#(?=\w)|(?<=:)//|(?<=\bwww)\.)")
+_LINKS: Final = re.compile(r"(@|#(?=\w)|:(?=//)|\bwww(?=\.))")
 _MOST_ACTIVITIES: Final = 5
 
 

@@ -352,7 +352,7 @@ def file_grid(report: Report) -> Grid | None:
         for name, row in zip(names, sources, strict=True)
     )
     where = f" from {clean(folder, NAME_LIMIT)}" if together and folder != "." else ""
-    return Grid(f"Read{where}", ("", "", "", ""), rows)
+    return Grid(f"Files read{where}", ("", "", "", ""), rows)
 
 
 def listed_lines(report: Report) -> list[str]:

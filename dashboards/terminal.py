@@ -23,9 +23,16 @@ PIPE_COLUMNS: Final = 80
 MOST_COLUMNS: Final = 120
 
 
+class _Console(Console):
+    """A console that tells the command when its reader has gone away, in place of leaving."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console_for(file: IO[str], width: int | None = None) -> Console:
     """A console on `file`: colours only on a terminal, no markup, no surprises from names."""
-    console = Console(file=file, markup=False, highlight=False, emoji=False, soft_wrap=False)
+    console = _Console(file=file, markup=False, highlight=False, emoji=False, soft_wrap=False)
     if width is None:
         width = min(console.width, MOST_COLUMNS) if console.is_terminal else PIPE_COLUMNS
     console.width = width

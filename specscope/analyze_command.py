@@ -221,14 +221,16 @@ def _print(request: Request, report: Report, results: list[Checked]) -> None:
         sys.stdout.write(_json(report, results))
     elif request.markdown == STDOUT:
         sys.stdout.write(_markdown(report))
-    elif request.cycle is not None and not request.quiet:
+    elif request.quiet:
+        sys.stdout.write(clean(report.verdict.sentence) + "\n")
+    elif request.cycle is not None:
         from specscope.dashboards.cycle_view import print_cycle
 
         print_cycle(report, request.cycle, terminal.console_for(sys.stdout))
-    elif not request.quiet:
+    else:
         terminal.print_report(report, terminal.console_for(sys.stdout))
     for result in results:
-        if document or request.quiet:
+        if document:
             if result.passed is not True:
                 exits.say(check_line(result))
         else:

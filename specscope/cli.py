@@ -136,7 +136,7 @@ _PATH: Final = click.Path(path_type=Path)
     help="Refuse traces with more text than this, unpacked (8M, 4G).  [default: 64G]",
 )
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of tables.")
-@click.option("--quiet", "-q", is_flag=True, help="No report and no talk: files and exit code.")
+@click.option("--quiet", "-q", is_flag=True, help="Only the sentence of the verdict, and no talk.")
 @click.option("--debug", is_flag=True, help="Say which reader is in use, timings, tracebacks.")
 @click.version_option(__version__, message="specscope %(version)s")
 def analyze_command(debug: bool, **options: Any) -> int:

@@ -23,11 +23,11 @@ OUTPUT_CLOSED = 141
 DEBUG = "--debug"
 
 
-def call(command: click.Command) -> int:
-    """Run the command on the arguments of this process; its exit code."""
+def call(command: click.Command, args: list[str] | None = None) -> int:
+    """Run the command on `args`, or on the arguments of this process; its exit code."""
     _survive_any_encoding()
     try:
-        code = command.main(standalone_mode=False)
+        code = command.main(args, standalone_mode=False)
     except click.Abort:
         say("interrupted")
         return INTERRUPTED

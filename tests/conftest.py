@@ -9,6 +9,11 @@ import pytest
 from tests.shared import MISSING
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update-golden` writes the golden files anew; the diff is to be reviewed."""
+    parser.addoption("--update-golden", action="store_true", help="write golden files anew")
+
+
 @pytest.fixture(autouse=True)
 def private_cache(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
