@@ -12,8 +12,9 @@ from specscope.analyzers import activities, host_partition
 from specscope.analyzers.activities import ACTIVITIES, CODE_OF_ACTIVITY
 from specscope.analyzers.columns import Bool, Int, worded
 from specscope.analyzers.cycles import Cycles
+from specscope.analyzers.idle import blocking_stretches
 from specscope.analyzers.links import COPY, SYNC
-from specscope.analyzers.partition import Segments, blocking_stretches, partition
+from specscope.analyzers.partition import Segments, partition
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.stages import Placed
 from specscope.analyzers.words import CAUSES, MARKS, STAGES, STATES, UNPLACED, WORK

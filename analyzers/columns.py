@@ -66,10 +66,10 @@ def spread(first: Int, count: Int) -> Int:
     return out
 
 
-def distinct(values: Int) -> Int:
+def distinct(values: Int | Small) -> Int:
     """The distinct values, sorted. `np.unique` hashes, which is many times slower here."""
     ordered = np.sort(values)
     new = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
-    out: Int = ordered[new]
+    out: Int = ordered[new].astype(np.int64, copy=False)
     return out

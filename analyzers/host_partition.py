@@ -14,7 +14,8 @@ import numpy as np
 from specscope.analyzers.activities import ACTIVITIES, CODE_OF_ACTIVITY
 from specscope.analyzers.columns import Bool, Int
 from specscope.analyzers.cycles import Cycles
-from specscope.analyzers.partition import Segments, union
+from specscope.analyzers.idle import union
+from specscope.analyzers.partition import Segments
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.spans import innermost
 from specscope.analyzers.stages import Placed

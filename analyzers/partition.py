@@ -1,10 +1,11 @@
 """The exclusive partition: each instant of a cycle on a rank has exactly one owner.
 
-Design 5.5 and 5.6. Three steps, all on sorted arrays, no loop over ops:
+Design 5.5. All on sorted arrays, no loop over ops:
 
-1. On each stream the earlier op keeps an overlap, so streams become disjoint pieces.
-2. Between streams the instant goes to the lowest (class, start, stream).
-3. What nothing covers is idle; the op that ends it owns it and explains it.
+1. On each stream the earlier op keeps an overlap, so each stream becomes disjoint pieces.
+2. Pieces of several streams that overlap form crowds; few ops are in one. In a crowd the
+   instant goes to the lowest (class, start, stream).
+3. What nothing covers is idle: the op that ends it owns it, and `idle` explains it.
 
 An op of no length owns no instant, but it ends the idle before it: the device did something.
 """
@@ -17,17 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from specscope.analyzers.columns import Bool, Int, Small, distinct, spread
-from specscope.analyzers.links import GRAPH_LAUNCH, Calls, Ops
-from specscope.analyzers.words import (
-    GRAPH,
-    HOST,
-    IDLE,
-    LAUNCH_CALL,
-    QUEUE,
-    SYNC,
-    UNKNOWN,
-    WORK,
-)
+from specscope.analyzers.idle import Blocking, explain
+from specscope.analyzers.links import Calls, Ops
+from specscope.analyzers.words import IDLE, WORK
 
 _LAST = np.iinfo(np.int64).max
 
@@ -39,7 +32,7 @@ class Segments:
     cycle: Int
     start: Int
     end: Int
-    op: Int  # the op that runs, or that ends the idle
+    op: Int  # the op that runs, or that ends the idle; -1: none does
     state: npt.NDArray[np.int8]
     what: npt.NDArray[np.int16]
 
@@ -47,6 +40,105 @@ class Segments:
     def ns(self) -> Int:
         """Length of each segment."""
         return self.end - self.start
+
+
+def partition(
+    ops: Ops, calls: Calls, op_class: Small, activity: Small, borders: Int, blocking: Blocking
+) -> Segments:
+    """Cut [borders[0], borders[-1]) into segments; cycle i is [borders[i], borders[i + 1]).
+
+    `op_class` is the order between streams (compute 0, collective 1, copy 2, set 3).
+    `borders` are sorted. Cost: O(n log n) in ops, plus their overlaps.
+    """
+    if len(borders) < 2 or len(ops.start) == 0:
+        nothing = np.empty(0, np.int64)
+        return Segments(
+            nothing, nothing, nothing, nothing, nothing.astype(np.int8), nothing.astype(np.int16)
+        )
+    tiles = _cut(_tiles(ops, calls, op_class, borders), borders)
+    cycle = np.repeat(
+        np.arange(len(borders) - 1), np.diff(np.searchsorted(tiles.start, borders, "left"))
+    )
+    work = tiles.work
+    gaps = np.flatnonzero(~work)
+    idle = explain(ops, calls, tiles.start[gaps], tiles.end[gaps], tiles.op[gaps], blocking)
+    owner = tiles.op[work]
+    start = np.concatenate((tiles.start[work], idle.start))
+    order = np.argsort(start, kind="stable")
+    return Segments(
+        cycle=np.concatenate((cycle[work], cycle[gaps[idle.gap]]))[order],
+        start=start[order],
+        end=np.concatenate((tiles.end[work], idle.end))[order],
+        op=np.concatenate((owner, tiles.op[gaps[idle.gap]]))[order],
+        state=np.repeat(np.array([WORK, IDLE], np.int8), (len(owner), len(idle.gap)))[order],
+        what=np.concatenate((activity[owner].astype(np.int16), idle.cause))[order],
+    )
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """Work and gaps side by side, sorted, with nothing between them."""
+
+    start: Int
+    end: Int
+    op: Int
+    work: Bool
+
+
+def _tiles(ops: Ops, calls: Calls, op_class: Small, borders: Int) -> _Tiles:
+    """The whole of [borders[0], borders[-1]) and all ops around it."""
+    order = _ordered(ops, calls)
+    begin, end = _disjoint(ops, order)
+    # Pieces with any length, and instants that nothing of their stream covers.
+    real = (end > begin) | ((ops.end <= ops.start) & (begin == ops.start))
+    row = order.on_device[real[order.on_device]]
+    row = row[np.argsort(begin[row], kind="stable")]
+    b, reach = begin[row], np.maximum.accumulate(end[row])
+    # A crowd ends where all its pieces have ended and the next one begins later.
+    new = np.concatenate(([True], (b[1:] >= reach[:-1]) & (b[1:] > b[:-1])))
+    first = np.flatnonzero(new)
+    busy_start, busy_end = b[first], reach[np.append(first[1:], len(row)) - 1]
+    alone = np.diff(np.append(first, len(row))) == 1
+    head = row[first].copy()
+    lone = head[alone]
+    lone = lone[end[lone] > begin[lone]]
+    crowd = row[np.repeat(~alone, np.diff(np.append(first, len(row))))]
+    start, until, owner = _crowds(ops, op_class, crowd, begin, end)
+    if len(crowd):
+        starts, winner = _first_to_start(ops, op_class, crowd)
+        # A crowd that touches the stretch before it may begin with the rest of an op; no gap
+        # asks who began it.
+        at = np.searchsorted(starts, busy_start[~alone])
+        head[~alone] = winner[np.minimum(at, len(winner) - 1)]
+    # Gaps: before the first op, between the busy stretches, after the last.
+    gap_start = np.concatenate((borders[:1], busy_end))
+    gap_end = np.concatenate((busy_start, borders[-1:]))
+    ender = np.append(head, -1)
+    gap = gap_end > gap_start
+    all_start = np.concatenate((begin[lone], start, gap_start[gap]))
+    by_time = np.argsort(all_start, kind="stable")
+    return _Tiles(
+        start=all_start[by_time],
+        end=np.concatenate((end[lone], until, gap_end[gap]))[by_time],
+        op=np.concatenate((lone, owner, ender[gap]))[by_time],
+        work=(np.arange(len(all_start)) < len(lone) + len(start))[by_time],
+    )
+
+
+def _cut(tiles: _Tiles, borders: Int) -> _Tiles:
+    """The tiles inside the borders; one that reaches over a border is cut there."""
+    at = np.searchsorted(tiles.start, borders, "right") - 1
+    inside = (at >= 0) & (tiles.start[at] < borders) & (borders < tiles.end[at])
+    at, border = at[inside], borders[inside]
+    start = np.insert(tiles.start, at + 1, border)
+    end = np.insert(tiles.end, at, border)
+    keep = (start >= borders[0]) & (end <= borders[-1])
+    return _Tiles(
+        start=start[keep],
+        end=end[keep],
+        op=np.insert(tiles.op, at + 1, tiles.op[at])[keep],
+        work=np.insert(tiles.work, at + 1, tiles.work[at])[keep],
+    )
 
 
 @dataclass(frozen=True)
@@ -80,45 +172,6 @@ def _ordered(ops: Ops, calls: Calls) -> _Order:
     return _Order(on_stream, on_device)
 
 
-def partition(
-    ops: Ops, calls: Calls, op_class: Small, activity: Small, borders: Int, blocking: Blocking
-) -> Segments:
-    """Cut [borders[0], borders[-1]) into segments; cycle i is [borders[i], borders[i + 1]).
-
-    `op_class` is the order between streams (compute 0, collective 1, copy 2, set 3).
-    `borders` are sorted. Cost: O(n log n) in ops, plus their overlaps.
-    """
-    nothing = np.empty(0, np.int64)
-    if len(borders) < 2 or len(ops.start) == 0:
-        return Segments(
-            nothing, nothing, nothing, nothing, nothing.astype(np.int8), nothing.astype(np.int16)
-        )
-    order = _ordered(ops, calls)
-    begin, end = _disjoint(ops, order)
-    times, owner = _owners(ops, op_class, order, begin, end, borders)
-    keep = (times[:-1] >= borders[0]) & (times[:-1] < borders[-1])
-    pieces = np.flatnonzero(keep)
-    starts, winner = _first_to_start(ops, op_class, order)
-    following = np.searchsorted(starts, times[pieces], "right")
-    ender = np.append(winner, -1)[following]
-    is_work = owner[pieces] >= 0
-    cycle = np.searchsorted(borders, times[pieces], "right") - 1
-    work = pieces[is_work]
-    segments = Segments(
-        cycle=cycle[is_work],
-        start=times[work],
-        end=times[work + 1],
-        op=owner[work],
-        state=np.full(len(work), WORK, np.int8),
-        what=activity[owner[work]].astype(np.int16),
-    )
-    gaps = pieces[~is_work]
-    idle = _explain(
-        ops, calls, times[gaps], times[gaps + 1], ender[~is_work], cycle[~is_work], blocking
-    )
-    return _merge(segments, idle)
-
-
 def _disjoint(ops: Ops, order: _Order) -> tuple[Int, Int]:
     """Per op the piece [begin, end) that no earlier op of its stream covers (empty: equal)."""
     begin, end = ops.start.copy(), np.maximum(ops.end, ops.start)
@@ -146,12 +199,14 @@ def _lanes(ops: Ops, order: Int) -> list[Int]:
     return [rows for rows in np.split(by_lane, edges) if len(rows)]
 
 
-def _first_to_start(ops: Ops, op_class: Small, order: _Order) -> tuple[Int, Int]:
-    """Each distinct start of an op, and the op that ends the idle before it.
+def _first_to_start(ops: Ops, op_class: Small, rows: Int) -> tuple[Int, Int]:
+    """Each distinct start of `rows`, and the op that ends the idle before it.
+
+    `rows` hold ops of one stream in their order on it.
 
     Of several that start together: the first of each stream, then the lowest (class, stream).
     """
-    row = order.on_device
+    row = rows[np.argsort(ops.start[rows], kind="stable")]
     start = ops.start[row]
     new = np.concatenate(([True], start[1:] != start[:-1]))
     if new.all():
@@ -173,179 +228,21 @@ def _first_to_start(ops: Ops, op_class: Small, order: _Order) -> tuple[Int, Int]
     return start[new], winner
 
 
-def _owners(
-    ops: Ops, op_class: Small, order: _Order, begin: Int, end: Int, borders: Int
-) -> tuple[Int, Int]:
-    """Elementary borders, and per stretch between two of them the owning op (-1: idle)."""
-    is_running = end > begin
-    running = order.on_stream[is_running[order.on_stream]]
-    instants = ops.start[ops.end <= ops.start]
-    times = np.concatenate((begin[running], end[running], instants, borders))
-    times = distinct(times)
-    first = np.searchsorted(times, begin[running], "left")
-    count = np.searchsorted(times, end[running], "left") - first
-    owner = np.full(len(times), -1, np.int64)
-    at, op = spread(first, count), np.repeat(running, count)
-    once = np.bincount(at, minlength=len(times)) < 2
-    alone = once[at]
-    owner[at[alone]] = op[alone]
-    at, op = at[~alone], op[~alone]
-    if len(at):
-        # Lower is stronger: class, then true start, then stream.
-        strongest = np.lexsort((ops.stream[op], ops.start[op], op_class[op], at))
-        at, op = at[strongest], op[strongest]
-        lead = np.concatenate(([True], at[1:] != at[:-1]))
-        owner[at[lead]] = op[lead]
-    return times, owner[:-1]
-
-
-@dataclass(frozen=True)
-class Blocking:
-    """Per thread the union of its blocking stretches: sorted, disjoint [start, end)."""
-
-    start: dict[int, Int]
-    end: dict[int, Int]
-
-
-def _explain(
-    ops: Ops, calls: Calls, g0: Int, g1: Int, ender: Int, cycle: Int, blocking: Blocking
-) -> Segments:
-    """Idle stretches cut by cause (design 5.6)."""
-    if len(g0) == 0:
-        nothing = np.empty(0, np.int64)
-        return Segments(
-            nothing, nothing, nothing, nothing, nothing.astype(np.int8), nothing.astype(np.int16)
-        )
-    known = ender >= 0
-    safe = np.maximum(ender, 0)
-    call = np.where(known, ops.call[safe], -1)
-    linked = call >= 0
-    if not linked.any():  # also where there are no calls at all to index
-        return Segments(
-            cycle,
-            g0,
-            g1,
-            ender,
-            np.full(len(g0), IDLE, np.int8),
-            np.full(len(g0), UNKNOWN, np.int16),
-        )
-    inner = linked & (calls.kind[call] == GRAPH_LAUNCH)
-    inner &= ops.start[safe] > _launch_start(ops, len(calls.start))[call]
-    plain = linked & ~inner
-    c0 = np.where(plain, np.clip(calls.start[call], g0, g1), g1)
-    c1 = np.where(plain, np.clip(calls.end[call], c0, g1), g1)
-    rows: list[tuple[Int, Int, Int, int]] = []
-    everything = np.arange(len(g0))
-    rows.append((everything[~linked], g0[~linked], g1[~linked], UNKNOWN))
-    rows.append((everything[inner], g0[inner], g1[inner], GRAPH))
-    p = np.flatnonzero(plain)
-    rows.append((p, c0[p], c1[p], LAUNCH_CALL))
-    rows.append((p, c1[p], g1[p], QUEUE))
-    rows.extend(_before_launch(p, g0[p], c0[p], calls.thread[call[p]], blocking))
-    gap = np.concatenate([row[0] for row in rows])
-    start = np.concatenate([row[1] for row in rows])
-    end = np.concatenate([row[2] for row in rows])
-    cause = np.concatenate([np.full(len(row[0]), row[3], np.int16) for row in rows])
-    real = end > start
-    gap, start, end, cause = gap[real], start[real], end[real], cause[real]
-    return Segments(
-        cycle=cycle[gap],
-        start=start,
-        end=end,
-        op=ender[gap],
-        state=np.full(len(gap), IDLE, np.int8),
-        what=cause,
-    )
-
-
-def _before_launch(
-    gap: Int, g0: Int, c0: Int, thread: Small, blocking: Blocking
-) -> list[tuple[Int, Int, Int, int]]:
-    """[g0, c0) of each gap, cut into `sync` (its thread was blocked) and `host`."""
-    rows: list[tuple[Int, Int, Int, int]] = []
-    for number in np.unique(thread).tolist():
-        mine = np.flatnonzero((thread == number) & (c0 > g0))
-        if len(mine) == 0:
-            continue
-        low, high = g0[mine], c0[mine]
-        begins = blocking.start.get(number, np.empty(0, np.int64))
-        ends = blocking.end.get(number, np.empty(0, np.int64))
-        first = np.searchsorted(ends, low, "right")
-        count = np.maximum(np.searchsorted(begins, high, "left") - first, 0)
-        hit = spread(first, count)
-        of = np.repeat(np.arange(len(mine)), count)
-        blocked_from = np.maximum(begins[hit], low[of])
-        blocked_to = np.minimum(ends[hit], high[of])
-        rows.append((gap[mine[of]], blocked_from, blocked_to, SYNC))
-        # Host time: before the first blocked stretch, between two, and after the last.
-        host_from = np.concatenate((low, blocked_to))
-        host_gap = np.concatenate((np.arange(len(mine)), of))
-        order = np.lexsort((host_from, host_gap))
-        host_from, host_gap = host_from[order], host_gap[order]
-        next_blocked = np.full(len(host_from), _LAST, np.int64)
-        # Row 0 of a gap is its start, row j + 1 follows its j-th blocked stretch.
-        position = np.arange(len(host_from)) - np.searchsorted(host_gap, host_gap, "left")
-        follows = position < count[host_gap]
-        offset = np.cumsum(count) - count
-        next_blocked[follows] = blocked_from[offset[host_gap[follows]] + position[follows]]
-        host_to = np.minimum(next_blocked, high[host_gap])
-        rows.append((gap[mine[host_gap]], host_from, host_to, HOST))
-    return rows
-
-
-def _launch_start(ops: Ops, n_calls: int) -> Int:
-    """Per call the start of its first op; the last entry answers an op without a call."""
-    first = np.full(n_calls + 1, _LAST, np.int64)
-    linked = ops.call >= 0
-    np.minimum.at(first, ops.call[linked], ops.start[linked])
-    return first
-
-
-def _merge(a: Segments, b: Segments) -> Segments:
-    start = np.concatenate((a.start, b.start))
-    order = np.argsort(start, kind="stable")
-    return Segments(
-        cycle=np.concatenate((a.cycle, b.cycle))[order],
-        start=start[order],
-        end=np.concatenate((a.end, b.end))[order],
-        op=np.concatenate((a.op, b.op))[order],
-        state=np.concatenate((a.state, b.state))[order],
-        what=np.concatenate((a.what, b.what))[order],
-    )
-
-
-def blocking_stretches(ops: Ops, calls: Calls, is_sync: Bool, is_copy: Bool) -> Blocking:
-    """When each thread was inside a blocking call: `is_sync` calls, and pageable copies.
-
-    A pageable asynchronous copy (`is_copy` calls whose op is named Pageable) blocks until
-    the copy ends, at most until the call returns.
-    """
-    starts = [calls.start[is_sync]]
-    ends = [calls.end[is_sync]]
-    threads = [calls.thread[is_sync]]
-    pageable = np.array(["Pageable" in name for name in ops.names] + [False], dtype=bool)
-    mine = np.flatnonzero(pageable[ops.name] & (ops.call >= 0))
-    mine = mine[is_copy[ops.call[mine]]]
-    call = ops.call[mine]
-    starts.append(calls.start[call])
-    ends.append(np.minimum(calls.end[call], ops.end[mine]))
-    threads.append(calls.thread[call])
-    start, end, thread = np.concatenate(starts), np.concatenate(ends), np.concatenate(threads)
-    out_start: dict[int, Int] = {}
-    out_end: dict[int, Int] = {}
-    for number in np.unique(thread).tolist():
-        here = np.flatnonzero((thread == number) & (end > start))
-        out_start[number], out_end[number] = union(start[here], end[here])
-    return Blocking(out_start, out_end)
-
-
-def union(start: Int, end: Int) -> tuple[Int, Int]:
-    """The union of intervals, as sorted disjoint ones."""
-    if len(start) == 0:
-        return start, end
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], end[order]
-    reach = np.maximum.accumulate(end)
-    new = np.concatenate(([True], start[1:] > reach[:-1]))
-    last = np.concatenate((np.flatnonzero(new)[1:] - 1, [len(start) - 1]))
-    return start[new], reach[last]
+def _crowds(ops: Ops, op_class: Small, crowd: Int, begin: Int, end: Int) -> tuple[Int, Int, Int]:
+    """Start, end and owner of every stretch of the ops that overlap others."""
+    row = crowd[end[crowd] > begin[crowd]]
+    if len(row) == 0:
+        return row, row, row
+    times = distinct(np.concatenate((begin[row], end[row])))
+    first = np.searchsorted(times, begin[row], "left")
+    count = np.searchsorted(times, end[row], "left") - first
+    at, op = spread(first, count), np.repeat(row, count)
+    # Lower is stronger: class, then true start, then stream.
+    strongest = np.lexsort((ops.stream[op], ops.start[op], op_class[op], at))
+    at, op = at[strongest], op[strongest]
+    lead = np.concatenate(([True], at[1:] != at[:-1]))
+    at, op = at[lead], op[lead]
+    # One owner over several stretches that touch is one stretch.
+    new = np.concatenate(([True], (op[1:] != op[:-1]) | (at[1:] != at[:-1] + 1)))
+    last = np.append(np.flatnonzero(new)[1:], len(at)) - 1
+    return times[at[new]], times[at[last] + 1], op[new]
