@@ -135,6 +135,7 @@ class _Driver:
         self._losses = _Losses()
         self._header: dict[str, bytes] = {}
         self._is_array = self._has_events = self._truncated = False
+        self._next_document = -1  # where another document was found inside this one
         self._repaired_bytes = 0  # by which mended events differ in length from their text
 
     # ---- documents
@@ -246,7 +247,7 @@ class _Driver:
 
     def _object(self, pos: int) -> int:
         """From behind the brace of a document to behind its closing one."""
-        while True:
+        while pos != self._next_document:
             pos, byte = self._next(pos, _NOT_SEPARATOR)
             if not byte:
                 return self._cut(pos, pos)
@@ -263,6 +264,7 @@ class _Driver:
             elif after < 0:
                 return self._text_end
             pos = after
+        return pos
 
     def _header_place(self, pos: int) -> tuple[int, str]:
         start = pos + 1
@@ -383,6 +385,7 @@ class _Driver:
             if after is None:
                 return self._text_end
             if after < 0:
+                self._next_document = -after
                 return -after
             pos, fresh = after, True
 

@@ -119,7 +119,8 @@ def document(events: Sequence[Event], layout: str, *, bare: bool = False) -> str
         head = json.dumps(HEADER, separators=(",", ":"))[:-1]
         return head + ',"traceEvents":[' + body + '],"traceName":"x.json"}'
     head = "".join(f'  "{key}": {json.dumps(value)},\n' for key, value in HEADER.items())
-    return "\n{\n" + head + '  "traceEvents": [' + start + body + '\n  ],"traceName": "x.json" }'
+    end = "\n" if layout == "python_exporter" else "\n  "
+    return "\n{\n" + head + '  "traceEvents": [' + start + body + end + '],"traceName": "x.json" }'
 
 
 NAMES = (
