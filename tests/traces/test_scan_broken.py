@@ -6,14 +6,14 @@ import json
 import time
 
 import pytest
-from tests.fuzz.compare import unaccounted
-from tests.fuzz.seeds import LAYOUTS, Event, document
-from tests.traces.scan_readers import each_reader, names, one, plain, reasons, wrap
 
 from specscope.traces.errors import TraceFormatError
 from specscope.traces.events import ABSENT, NULLED, REPAIRED, Document
 from specscope.traces.scan import MAX_LOSS_ROWS, scan
 from specscope.traces.scan_parts import MAX_DEPTH
+from tests.fuzz.compare import unaccounted
+from tests.fuzz.seeds import LAYOUTS, Event, document
+from tests.traces.scan_readers import each_reader, names, one, plain, reasons, wrap
 
 QUOTED = [
     'quote "q" end',

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.fuzz.compare import differences, unaccounted
-from tests.fuzz.seeds import HEADER, LAYOUTS, document, random_event
-from tests.traces.scan_readers import HAS_NATIVE, each_reader, names, one, plain, track, wrap
 
 from specscope.traces.events import ABSENT, HAS_DUR, HAS_TS, NEGATIVE_DUR, Document, ScanOptions
 from specscope.traces.scan import scan
+from tests.fuzz.compare import differences, unaccounted
+from tests.fuzz.seeds import HEADER, LAYOUTS, document, random_event
+from tests.traces.scan_readers import HAS_NATIVE, each_reader, names, one, plain, track, wrap
 
 FLOWS = "sft"
 IDS = {

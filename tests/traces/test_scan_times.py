@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fuzz.seeds import microseconds
-from tests.traces.scan_readers import HAS_NATIVE, each_reader, one, plain, wrap
 
 from specscope.traces.events import (
     ABSENT,
@@ -18,6 +16,8 @@ from specscope.traces.events import (
     QUOTED_NUMBER,
     ROUNDED,
 )
+from tests.fuzz.seeds import microseconds
+from tests.traces.scan_readers import HAS_NATIVE, each_reader, one, plain, wrap
 
 TIMES = [
     ("1712195495541300.987", 1712195495541300987, 0),
