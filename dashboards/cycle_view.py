@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rich.console import Console
@@ -13,13 +13,18 @@ from specscope.dashboards.cycle_slice import CycleSlice, Idle, Op, cycle_slice, 
 from specscope.dashboards.layout import BOLD, DIM, hanging
 from specscope.dashboards.palette import stage_colour
 from specscope.dashboards.safe_text import clean
-from specscope.dashboards.sections import CAUSE_MEANINGS, stage_name
+from specscope.dashboards.sections import CAUSE_MEANINGS, stage_names
 from specscope.dashboards.units import count_text, time_text
 
 # Names longer than this are cut also where no terminal asks for it.
 _LONGEST_NAME: Final = 300
 _SHORTEST_NAME: Final = 8
 _NARROW: Final = 110
+_ABOUT: Final = (
+    "start: since the cycle began; delay: since the launch call began; idle lines say why "
+    "nothing ran and stand under the stage whose op ends them"
+)
+_ABOUT_HOST: Final = "start: since the cycle began; a run on the CPU: the main thread of the rank"
 _HEADERS: Final = ("start us", "for us", "delay us", "stage", "activity", "stream", "name")
 _WIDTHS: Final = (10, 9, 9, 13, 17, 6)
 
@@ -37,7 +42,7 @@ def print_cycle(report: Report, number: int, console: Console) -> None:
         console.print(line, soft_wrap=True)
     room = console.width if console.is_terminal else None
     console.print(_line([Text(header, DIM) for header in _HEADERS], room), soft_wrap=True)
-    for line in _lines(piece, room):
+    for line in _lines(piece, stage_names(report), room):
         console.print(line, soft_wrap=True)
 
 
@@ -45,22 +50,20 @@ def _head(piece: CycleSlice, ranks: list[int], console: Console) -> Iterator[Tex
     row = piece.row
     batch = "" if row["batch"] is None else f", batch {row['batch']}"
     mark = f", marked as {row['mark']}" if row["mark"] else ""
+    ops = "" if piece.host else f", {count_text(len(piece.ops))} ops"
     yield Text(
         f"Cycle {piece.number} of rank {piece.rank}: {row['kind']}{batch}, "
-        f"{time_text(piece.ns)}, {count_text(len(piece.ops))} ops{mark}",
+        f"{time_text(piece.ns)}{ops}{mark}",
         BOLD,
     )
     if len(ranks) > 1:
         others = ", ".join(str(rank) for rank in ranks[1:])
         yield Text(f"--rank shows another one of them: {others}", DIM)
-    about = (
-        "start: since the cycle began; delay: since the launch call began; idle lines say why "
-        "nothing ran and stand under the stage whose op ends them"
-    )
+    about = _ABOUT_HOST if piece.host else _ABOUT
     yield from hanging(Text(about, DIM), console, indent=0)
 
 
-def _lines(piece: CycleSlice, room: int | None) -> Iterator[Text]:
+def _lines(piece: CycleSlice, names: Mapping[str, str], room: int | None) -> Iterator[Text]:
     """Ops and idle in order of time."""
     rows: list[tuple[int, int, Op | Idle]] = [
         *((op.start_ns, 1, op) for op in piece.ops),
@@ -70,14 +73,15 @@ def _lines(piece: CycleSlice, room: int | None) -> Iterator[Text]:
     on_host = bool(piece.host)
     for _, order, row in sorted(rows, key=lambda row: row[:2]):
         if isinstance(row, Op):
-            yield _op_line(row, room)
+            yield _op_line(row, names, room)
         elif on_host and order:
-            yield _idle_line(row, row.cause, "", room)
+            yield _idle_line(row, names, row.cause, "", room)
         else:
-            yield _idle_line(row, f"idle: {row.cause}", CAUSE_MEANINGS.get(row.cause, ""), room)
+            meaning = CAUSE_MEANINGS.get(row.cause, "")
+            yield _idle_line(row, names, f"idle: {row.cause}", meaning, room)
 
 
-def _op_line(op: Op, room: int | None) -> Text:
+def _op_line(op: Op, names: Mapping[str, str], room: int | None) -> Text:
     marks = [] if op.owns_time else ["hidden"]
     marks += ["carried"] if op.carried else []
     name = clean(op.name, _LONGEST_NAME) + (f" ({', '.join(marks)})" if marks else "")
@@ -86,7 +90,7 @@ def _op_line(op: Op, room: int | None) -> Text:
             Text(_us(op.start_ns)),
             Text(_us(op.ns)),
             Text("-" if op.delay_ns is None else _us(op.delay_ns)),
-            Text(stage_name(op.stage), stage_colour(op.stage)),
+            Text(names[op.stage], stage_colour(op.stage)),
             Text(op.activity.replace("_", " ")),
             Text(str(op.stream)),
             Text(name),
@@ -95,8 +99,10 @@ def _op_line(op: Op, room: int | None) -> Text:
     )
 
 
-def _idle_line(idle: Idle, what: str, meaning: str, room: int | None) -> Text:
-    cells = [_us(idle.start_ns), _us(idle.ns), "", stage_name(idle.stage)]
+def _idle_line(
+    idle: Idle, names: Mapping[str, str], what: str, meaning: str, room: int | None
+) -> Text:
+    cells = [_us(idle.start_ns), _us(idle.ns), "", names[idle.stage]]
     return _line([Text(cell, DIM) for cell in (*cells, what.replace("_", " "), "", meaning)], room)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -16,10 +16,10 @@ from specscope.analyzers.words import STAGES
 from specscope.dashboards.cycle_slice import Call, CycleSlice, Op
 from specscope.dashboards.palette import stage_colour, tint
 from specscope.dashboards.safe_text import NAME_LIMIT, clean
-from specscope.dashboards.sections import CAUSE_MEANINGS, stage_name
+from specscope.dashboards.sections import CAUSE_MEANINGS
 from specscope.dashboards.units import time_text
 
-# More rectangles than this make a page slow; the shortest ops are left out then, and it is said.
+# More rectangles than this make a page slow; the shortest are left out then, and it is said.
 MOST_BARS: Final = 8000
 _FONT: Final = "#7A7A7A"
 _IDLE_TINT: Final = 0.22
@@ -35,6 +35,7 @@ _IDLE_HATCH: Final = {
 }
 _LANE: Final = 34
 _BAR: Final = 0.8
+_BLOCKING: Final = "#BBBBBB"
 _LINE: Final = 72
 
 
@@ -44,17 +45,20 @@ def label(text: object, limit: int = NAME_LIMIT) -> str:
     return "<br>".join(html.escape(line, quote=False) for line in lines)
 
 
-def parts_figure(pieces: Sequence[tuple[CycleSlice, list[dict[str, Any]]]]) -> go.Figure:
+def parts_figure(
+    pieces: Sequence[tuple[CycleSlice, list[dict[str, Any]]]], names: Mapping[str, str]
+) -> go.Figure:
     """The parts of one cycle on each rank, from left to right by stage: they sum to its length.
 
-    Full colour is compute, hatched a collective, dotted a copy, light is idle.
+    `names` are the stages as they are called. Full colour is compute, hatched a collective, dotted a copy, light is idle.
     """
     ranks = [f"rank {piece.rank}" for piece, _ in pieces]
     figure = go.Figure()
     named: set[str] = set()
     for stage, state, what in _part_order(row for _, rows in pieces for row in rows):
         ns = [_part(rows, stage, state, what) for _, rows in pieces]
-        figure.add_trace(_part_trace(ranks, ns, stage, state, what, stage not in named))
+        first = stage not in named
+        figure.add_trace(_part_trace(ranks, ns, stage, names[stage], state, what, first=first))
         named.add(stage)
     figure.update_layout(
         **_layout(height=120 + _LANE * len(ranks) + 30),
@@ -85,11 +89,10 @@ def _part(rows: list[dict[str, Any]], stage: str, state: str, what: str) -> int:
 
 
 def _part_trace(
-    ranks: list[str], ns: list[int], stage: str, state: str, what: str, first: bool
+    ranks: list[str], ns: list[int], stage: str, name: str, state: str, what: str, *, first: bool
 ) -> go.Bar:
     colour = stage_colour(stage)
     idle = state == "idle"
-    name = stage_name(stage)
     doing = f"idle: {what}" if idle else what
     meaning = f"<br>{CAUSE_MEANINGS.get(what, '')}" if idle else ""
     return go.Bar(
@@ -122,36 +125,26 @@ def _part_trace(
     )
 
 
-def timeline_figure(pieces: Sequence[CycleSlice]) -> tuple[go.Figure, int]:
-    """Host calls and GPU streams of each rank in one cycle; and how many ops were left out.
+def timeline_figure(pieces: Sequence[CycleSlice], most: int = MOST_BARS) -> tuple[go.Figure, int]:
+    """Host calls and GPU streams of each rank in one cycle; and how many bars were left out.
 
-    Each rank starts at its own begin of the cycle.
+    Each rank starts at its own begin of the cycle. At most `most` bars are drawn, the longest.
     """
-    kept, left_out = _longest(pieces)
+    kept, left_out = _longest(pieces, most)
     lanes = _lanes(pieces)
     figure = go.Figure()
-    for stage in _stages_in(kept):
-        rows: list[tuple[int, Op | Call, str]] = [
-            (lanes[_op_lane(piece.rank, op)], op, _op_text(op))
-            for piece, ops in kept
-            for op in ops
-            if op.stage == stage
+    for stage in [*STAGES, None]:
+        rows = [
+            (lanes[_lane(piece.rank, row)], row)
+            for piece, bars in kept
+            for row in bars
+            if row.stage == stage
         ]
-        rows += [
-            (lanes[_call_lane(piece.rank, call)], call, _call_text(call))
-            for piece, _ in kept
-            for call in piece.calls
-            if call.stage == stage
-        ]
-        figure.add_trace(_bars(rows, stage_name(stage), stage_colour(stage)))
-    waits: list[tuple[int, Op | Call, str]] = [
-        (lanes[_call_lane(piece.rank, call)], call, _call_text(call))
-        for piece, _ in kept
-        for call in piece.calls
-        if call.stage is None
-    ]
-    if waits:
-        figure.add_trace(_bars(waits, "blocking call", "#BBBBBB"))
+        if rows:
+            name = "blocking call" if stage is None else names[stage]
+            figure.add_trace(
+                _bars(rows, names, name, _BLOCKING if stage is None else stage_colour(stage))
+            )
     figure.update_layout(
         **_layout(height=130 + _LANE * len(lanes)),
         barmode="overlay",
@@ -168,18 +161,21 @@ def timeline_figure(pieces: Sequence[CycleSlice]) -> tuple[go.Figure, int]:
 
 
 def _longest(
-    pieces: Sequence[CycleSlice],
-) -> tuple[list[tuple[CycleSlice, list[Op]]], int]:
-    """The ops to draw: all of them, or the longest when there are too many for a page."""
-    lengths = sorted((op.ns for piece in pieces for op in piece.ops), reverse=True)
-    left_out = max(len(lengths) - MOST_BARS, 0)
-    least = lengths[MOST_BARS - 1] if left_out else 0
-    room = MOST_BARS if left_out else len(lengths)
+    pieces: Sequence[CycleSlice], most: int
+) -> tuple[list[tuple[CycleSlice, list[Op | Call]]], int]:
+    """The bars to draw: all of them, or the longest when there are too many for a page."""
+    every: list[tuple[CycleSlice, list[Op | Call]]] = [
+        (piece, [*piece.ops, *piece.calls]) for piece in pieces
+    ]
+    lengths = sorted((bar.ns for _, bars in every for bar in bars), reverse=True)
+    left_out = max(len(lengths) - most, 0)
+    least = lengths[most - 1] if left_out else 0
+    room = most
     kept = []
-    for piece in pieces:
-        ops = [op for op in piece.ops if op.ns >= least][:room]
-        room -= len(ops)
-        kept.append((piece, ops))
+    for piece, bars in every:
+        chosen = [bar for bar in bars if bar.ns >= least][:room]
+        room -= len(chosen)
+        kept.append((piece, chosen))
     return kept, left_out
 
 
@@ -187,51 +183,44 @@ def _lanes(pieces: Sequence[CycleSlice]) -> dict[str, int]:
     """Lanes from top to bottom: of each rank its host threads, then its streams."""
     names: dict[str, None] = {}
     for piece in pieces:
-        names.update(dict.fromkeys(_call_lane(piece.rank, call) for call in piece.calls))
-        streams = sorted({(op.device, op.stream) for op in piece.ops})
-        by_stream = {(op.device, op.stream): op for op in piece.ops}
-        names.update(dict.fromkeys(_op_lane(piece.rank, by_stream[s]) for s in streams))
+        ops = sorted(piece.ops, key=lambda op: (op.device, op.stream))
+        rows: list[Op | Call] = [*piece.calls, *ops]
+        names.update(dict.fromkeys(_lane(piece.rank, row) for row in rows))
     return {name: position for position, name in enumerate(names)}
 
 
-def _call_lane(rank: int, call: Call) -> str:
-    return f"rank {rank}, thread {call.thread}"
+def _lane(rank: int, row: Op | Call) -> str:
+    if isinstance(row, Call):
+        return f"rank {rank}, thread {row.thread}"
+    return f"rank {rank}, stream {row.stream}"
 
 
-def _op_lane(rank: int, op: Op) -> str:
-    return f"rank {rank}, stream {op.stream}"
-
-
-def _stages_in(kept: Sequence[tuple[CycleSlice, list[Op]]]) -> list[str]:
-    found = {op.stage for _, ops in kept for op in ops}
-    return [stage for stage in STAGES if stage in found]
-
-
-def _bars(rows: Sequence[tuple[int, Op | Call, str]], name: str, colour: str) -> go.Bar:
+def _bars(
+    rows: Sequence[tuple[int, Op | Call]], names: Mapping[str, str], name: str, colour: str
+) -> go.Bar:
     return go.Bar(
-        x=[row.ns / 1e6 for _, row, _ in rows],
-        base=[row.start_ns / 1e6 for _, row, _ in rows],
-        y=[lane for lane, _, _ in rows],
+        x=[row.ns / 1e6 for _, row in rows],
+        base=[row.start_ns / 1e6 for _, row in rows],
+        y=[lane for lane, _ in rows],
         orientation="h",
         width=_BAR,
         name=name,
         marker={"color": colour, "line": {"width": 0}},
         hoverinfo="text",
-        hovertext=[text for _, _, text in rows],
+        hovertext=[_text(row, names) for _, row in rows],
     )
 
 
-def _op_text(op: Op) -> str:
+def _text(row: Op | Call, names: Mapping[str, str]) -> str:
+    """What a bar says when the pointer is on it."""
+    if isinstance(row, Call):
+        launched = "blocks its thread" if row.stage is None else f"launches {names[row.stage]}"
+        return f"{label(row.name)}<br>{launched}<br>{time_text(row.ns)}"
     delay = "launch not on record"
-    if op.delay_ns is not None:
-        delay = f"{time_text(op.delay_ns)} after its launch began"
-    activity = op.activity.replace("_", " ")
-    return f"{label(op.name)}<br>{stage_name(op.stage)}, {activity}<br>{time_text(op.ns)}, {delay}"
-
-
-def _call_text(call: Call) -> str:
-    launched = "blocks its thread" if call.stage is None else f"launches {stage_name(call.stage)}"
-    return f"{label(call.name)}<br>{launched}<br>{time_text(call.ns)}"
+    if row.delay_ns is not None:
+        delay = f"{time_text(row.delay_ns)} after its launch began"
+    activity = row.activity.replace("_", " ")
+    return f"{label(row.name)}<br>{names[row.stage]}, {activity}<br>{time_text(row.ns)}, {delay}"
 
 
 def _layout(height: int) -> dict[str, Any]:

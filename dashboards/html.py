@@ -28,6 +28,9 @@ from specscope.dashboards.sentence import clauses
 from specscope.dashboards.units import count_text, time_text
 
 _MOST_ACTIVITIES: Final = 5
+# A page stays below this; of it Plotly takes 4.8 MB.
+MOST_BYTES: Final = 8_000_000
+_FEWEST_BARS: Final = 100
 # What JSON may not hold inside a page: a closing tag, an entity, and line ends of JavaScript.
 _JSON_ESCAPES: Final = str.maketrans(
     {c: f"\\u{ord(c):04x}" for c in ("<", ">", "&", "\u2028", "\u2029")}
@@ -97,8 +100,17 @@ def html_page(report: Report, cycle: int | None = None) -> str:
         UsageError: there is no such cycle.
         EvidenceError: a cycle was asked for and the trace has none.
     """
-    library = get_plotlyjs()
     pieces = chosen_cycles(report, cycle)
+    bars = MOST_BARS
+    while len((page := _page(report, pieces, cycle is not None, bars)).encode()) > MOST_BYTES:
+        if bars < _FEWEST_BARS:
+            break
+        bars //= 2
+    return page
+
+
+def _page(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> str:
+    library = get_plotlyjs()
     head, _ = clauses(clean(report.verdict.sentence))
     return _PAGE.substitute(
         policy=_policy(library, _DRAW),
@@ -106,7 +118,7 @@ def html_page(report: Report, cycle: int | None = None) -> str:
         title=_escape(f"{head} - specscope"),
         style=_STYLE,
         library=library,
-        body="\n".join(_body(report, pieces, cycle is not None)),
+        body="\n".join(_body(report, pieces, asked, bars)),
         draw=_DRAW,
     )
 
@@ -121,7 +133,7 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def _body(report: Report, pieces: list[CycleSlice], asked: bool) -> Iterator[str]:
+def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> Iterator[str]:
     yield from _verdict(report)
     yield f'<p class="soft">{_facts(report)}</p>'
     if sections.notes(report):
@@ -131,7 +143,7 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool) -> Iterator[str
         yield _table(stages)
         yield from (f"<p>{_escape(line)}</p>" for line in sections.unprofiled_lines(report))
     if pieces:
-        yield from _cycle(report, pieces, asked)
+        yield from _cycle(report, pieces, asked, bars)
     every_rank = max(len(sections.rank_numbers(report)), 1)
     grids = [
         *sections.rank_grids(report, every_rank),
@@ -148,22 +160,20 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool) -> Iterator[str
     yield _bullets(f"left out: {line}" for line in sections.listed_lines(report))
     if report.verdict.recapture:
         call = "\n".join(clean_lines(report.verdict.recapture))
-        yield f"<h2>A capture that would answer</h2><pre>{_escape(call)}</pre>"
+        yield f"<h2>{_escape(sections.recapture_lead(report))}</h2><pre>{_escape(call)}</pre>"
 
 
 def _verdict(report: Report) -> Iterator[str]:
     """The first clause as a heading, the others under it."""
     verdict = report.verdict
     head, details = clauses(clean(verdict.sentence))
-    if verdict.refused:
-        details = []
+    if sections.is_withheld(report):
+        head, details = "No verdict", [clean(reason) for reason in verdict.refused]
     colour = stage_colour(verdict.stage)
     yield f'<div class="verdict" style="border-color: {colour}"><h1>{_escape(head)}</h1>'
     yield from (f"<p>{_escape(line)}</p>" for line in details)
     if not verdict.refused:
         yield f'<p class="soft">Confidence {_escape(sections.confidence_line(report))}.</p>'
-    elif len(verdict.refused) > 1:
-        yield _bullets(map(clean, verdict.refused))
     yield "</div>"
 
 
@@ -185,7 +195,7 @@ def _warnings(report: Report) -> Iterator[str]:
         yield f'<div class="warning">{_escape(clean(note.text))}{mend}</div>'
 
 
-def _cycle(report: Report, pieces: list[CycleSlice], asked: bool) -> Iterator[str]:
+def _cycle(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> Iterator[str]:
     """The chosen cycle: its parts on each rank, then its ops in time."""
     first = pieces[0]
     lap = sections.lap(report)
@@ -198,19 +208,20 @@ def _cycle(report: Report, pieces: list[CycleSlice], asked: bool) -> Iterator[st
         f'<p class="soft">{time_text(first.ns)} on rank {first.rank}. Full colour is compute, '
         "hatched a collective, dotted a copy, light is idle; the parts sum to its length.</p>"
     )
+    names = sections.stage_names(report)
     with_parts = [(piece, parts_of(report, piece)) for piece in pieces]
-    yield from _figure("parts", parts_figure(with_parts))
+    yield from _figure("parts", parts_figure(with_parts, names))
     if not any(piece.ops for piece in pieces):
         return
-    timeline, left_out = timeline_figure(pieces)
+    timeline, left_out = timeline_figure(pieces, names, bars)
     yield (
         '<p class="soft">The same in time: launches on the host, and what ran on each stream. '
         "Drag to zoom, double-click to go back.</p>"
     )
     if left_out:
         yield (
-            f"<p>The {count_text(left_out)} shortest ops are not drawn: a page holds "
-            f"{count_text(MOST_BARS)}. --cycle on the terminal shows all.</p>"
+            f"<p>The {count_text(left_out)} shortest ops and calls are not drawn: this page "
+            f"holds {count_text(bars)}. --cycle on the terminal shows all.</p>"
         )
     yield from _figure("timeline", timeline)
 

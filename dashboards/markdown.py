@@ -41,9 +41,7 @@ def escape(text: str) -> str:
 def _head(report: Report) -> Iterator[str]:
     verdict = report.verdict
     yield f"**{escape(verdict.sentence)}**"
-    if verdict.refused:
-        yield _bullets(verdict.refused)
-    else:
+    if not verdict.refused:
         yield f"Confidence {escape(sections.confidence_line(report))}."
     known = [f"{fact.label} {fact.text}" for fact in sections.facts(report) if fact.text]
     unknown = [fact.label for fact in sections.facts(report) if not fact.text]
@@ -83,7 +81,7 @@ def _details(report: Report) -> Iterator[str]:
         yield _bullets(f"left out: {line}" for line in listed)
     yield "</details>"
     if report.verdict.recapture:
-        yield "A capture that would answer:"
+        yield sections.recapture_lead(report)
         yield "\n".join(["```sh", *clean_lines(report.verdict.recapture), "```"])
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from specscope.analyzers.report import ActivityRow, CycleRow, Report
 from specscope.analyzers.shares import StageShare
+from specscope.analyzers.words import STAGES
 from specscope.dashboards.grid import Fact, Grid, Row
 from specscope.dashboards.safe_text import NAME_LIMIT, clean
 from specscope.dashboards.units import (
@@ -45,6 +46,12 @@ _MANY_LOSSES: Final = 5
 def stage_name(stage: str) -> str:
     """The stage as it is called in print."""
     return STAGE_NAMES.get(stage, stage.replace("_", "-"))
+
+
+def stage_names(report: Report) -> dict[str, str]:
+    """What each stage of an op is called: `verify` alone only where accept is told apart."""
+    apart = report.share("accept") is not None
+    return {s: "verify" if apart and s == "verify" else stage_name(s) for s in STAGES}
 
 
 def lap(report: Report) -> str:
@@ -86,7 +93,8 @@ def stage_grid(report: Report) -> Grid | None:
             "of busy",
         )
     rows = tuple(_stage_row(share, report.on_host) for share in shares)
-    return Grid(f"Where the {lap(report)} goes: {_lengths(report)}", columns, rows)
+    where = " on the host" if report.on_host else ""
+    return Grid(f"Where the {lap(report)} goes{where}: {_lengths(report)}", columns, rows)
 
 
 def _stage_row(share: StageShare, on_host: bool) -> Row:
@@ -295,13 +303,16 @@ def coverage_lines(report: Report) -> list[str]:
     lines = []
     each = " a rank" if len(rows) > 1 else ""
     if rows and not report.on_host:
-        linked = spread((row.linked_share for row in rows), share_text)
-        placed = spread((row.placed_share for row in rows), share_text)
-        lines.append(
-            f"{spread(row.ops for row in rows)} ops{each}; of GPU busy time {linked} is linked to "
-            f"a launch, {placed} placed in a stage on evidence"
-        )
-    if report.on_host:
+        text = f"{spread(row.ops for row in rows)} ops{each}"
+        if any(row.linked_share is not None for row in rows):
+            linked = spread((row.linked_share for row in rows), share_text)
+            placed = spread((row.placed_share for row in rows), share_text)
+            text += (
+                f"; of GPU busy time {linked} is linked to a launch, "
+                f"{placed} placed in a stage on evidence"
+            )
+        lines.append(text)
+    if report.on_host and not any(row.launches for row in rows):
         lines.append("a run on the CPU: time of each rank's main thread, nothing on a GPU")
     evidence = ", ".join(clean(word) for word in report.verdict.evidence)
     by = f", stages told by: {evidence}" if evidence else ""
@@ -358,6 +369,18 @@ def file_grid(report: Report) -> Grid | None:
 def listed_lines(report: Report) -> list[str]:
     """The files that were found and left out."""
     return [clean(line, 200) for line in report.run.listed]
+
+
+def is_withheld(report: Report) -> bool:
+    """Is there no answer at all? Without speculation the sentence is the answer."""
+    return report.verdict.sentence.startswith("No verdict")
+
+
+def recapture_lead(report: Report) -> str:
+    """What the call of a recapture is for."""
+    if is_withheld(report):
+        return "A capture that would answer:"
+    return "If this server was to speculate, capture it while it does:"
 
 
 def confidence_line(report: Report) -> str:

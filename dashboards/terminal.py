@@ -99,10 +99,9 @@ def _grids(report: Report, width: int) -> Iterator[Grid]:
 def _verdict(report: Report, console: Console) -> list[Text]:
     """The sentence, one clause a line; what withholds it, one reason a line."""
     verdict = report.verdict
-    shown = bool(sections.headline_rows(report))
-    if verdict.refused and (report.speculates or not shown):
+    if sections.is_withheld(report):
         head, details = "No verdict", [clean(reason) for reason in verdict.refused]
-        if shown:
+        if sections.headline_rows(report):
             details.append("The figures below are given as far as they mean something.")
     else:
         head, details = clauses(clean(verdict.sentence))
@@ -193,7 +192,5 @@ def _evidence(report: Report, console: Console) -> list[Text]:
 
 def _recapture(report: Report) -> list[Text]:
     """The call for a capture that would answer."""
-    lead = "A capture that would answer:"
-    if not report.speculates and sections.headline_rows(report):
-        lead = "If this server was to speculate, capture it while it does:"
+    lead = sections.recapture_lead(report)
     return [Text(lead, BOLD), *(Text(line) for line in clean_lines(report.verdict.recapture))]

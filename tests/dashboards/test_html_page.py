@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from specscope.dashboards import figures
+from specscope.dashboards import html
 from specscope.dashboards.cycle_slice import chosen_cycles, parts_of
 from specscope.dashboards.figures import label, parts_figure, timeline_figure
 from specscope.dashboards.html import html_page
 from specscope.dashboards.palette import STAGE_COLOURS
+from specscope.dashboards.sections import stage_names
 from tests.dashboards import reports
-
-MOST_BYTES = 8_000_000
 
 
 class Page(HTMLParser):
@@ -55,7 +54,7 @@ def hostile_page() -> str:
 
 
 def test_the_page_is_under_its_limit(bundled_page: str) -> None:
-    assert len(bundled_page.encode()) < MOST_BYTES
+    assert len(bundled_page.encode()) < 8_000_000
 
 
 def test_nothing_is_loaded_from_anywhere(bundled_page: str) -> None:
@@ -115,7 +114,9 @@ def test_the_verdict_and_every_stage_are_on_the_page(bundled_page: str) -> None:
 def test_the_parts_on_the_bar_sum_to_the_cycle() -> None:
     report = reports.bundled()
     pieces = chosen_cycles(report, None)
-    figure = parts_figure([(piece, parts_of(report, piece)) for piece in pieces])
+    figure = parts_figure(
+        [(piece, parts_of(report, piece)) for piece in pieces], stage_names(report)
+    )
     for index, piece in enumerate(pieces):
         assert sum(trace.x[index] for trace in figure.data) == pytest.approx(piece.ns / 1e6)
 
@@ -123,7 +124,7 @@ def test_the_parts_on_the_bar_sum_to_the_cycle() -> None:
 def test_a_stage_has_its_fixed_colour_on_both_figures() -> None:
     report = reports.bundled()
     pieces = chosen_cycles(report, None)
-    timeline, _ = timeline_figure(pieces)
+    timeline, _ = timeline_figure(pieces, stage_names(report))
     by_name = {trace.name: trace.marker.color for trace in timeline.data}
     assert by_name["draft"] == STAGE_COLOURS["draft"]
     assert by_name["verify+accept"] == STAGE_COLOURS["verify"]
@@ -132,23 +133,28 @@ def test_a_stage_has_its_fixed_colour_on_both_figures() -> None:
 def test_the_timeline_has_every_op_with_name_length_and_delay() -> None:
     report = reports.drawn("own_ranges_with_every_field")
     pieces = chosen_cycles(report, 1)
-    figure, left_out = timeline_figure(pieces)
+    figure, left_out = timeline_figure(pieces, stage_names(report))
     bars = [text for trace in figure.data for text in trace.hovertext]
     assert left_out == 0
     assert len(bars) == len(pieces[0].ops) + len(pieces[0].calls)
     assert any(re.search(r"nvjet.*<br>draft, gemm<br>4.0 us, 4.0 us after", text) for text in bars)
 
 
-def test_a_page_leaves_out_the_shortest_ops_and_says_so(monkeypatch: Any) -> None:
-    monkeypatch.setattr(figures, "MOST_BARS", 100)
-    figure, left_out = timeline_figure(chosen_cycles(reports.bundled(), None))
+def test_a_page_leaves_out_the_shortest_bars_and_says_so(monkeypatch: Any) -> None:
+    monkeypatch.setattr(html, "MOST_BARS", 100)
     pieces = chosen_cycles(reports.bundled(), None)
-    ops = sum(len(piece.ops) for piece in pieces)
-    calls = sum(len(piece.calls) for piece in pieces)
-    assert left_out == ops - 100
-    drawn = sum(len(trace.x) for trace in figure.data)
-    assert 100 <= drawn <= 100 + calls
-    assert "shortest ops are not drawn" in html_page(reports.bundled())
+    figure, left_out = timeline_figure(pieces, stage_names(reports.bundled()), 100)
+    assert sum(len(trace.x) for trace in figure.data) == 100
+    assert left_out == sum(len(piece.ops) + len(piece.calls) for piece in pieces) - 100
+    assert f"The {left_out:,} shortest ops and calls are not drawn" in html_page(reports.bundled())
+
+
+def test_a_page_draws_fewer_bars_until_it_is_under_its_limit(monkeypatch: Any) -> None:
+    size = len(html_page(reports.bundled()).encode())
+    monkeypatch.setattr(html, "MOST_BYTES", size - 300_000)
+    page = html_page(reports.bundled())
+    assert len(page.encode()) <= size - 300_000
+    assert "are not drawn" in page
 
 
 def test_a_trace_without_cycles_gives_a_page_without_figures() -> None:
