@@ -50,7 +50,8 @@ def parts_figure(
 ) -> go.Figure:
     """The parts of one cycle on each rank, from left to right by stage: they sum to its length.
 
-    `names` are the stages as they are called. Full colour is compute, hatched a collective, dotted a copy, light is idle.
+    `names` are the stages as they are called. Full colour is compute, hatched a collective,
+    dotted a copy, light is idle.
     """
     ranks = [f"rank {piece.rank}" for piece, _ in pieces]
     figure = go.Figure()
@@ -125,7 +126,9 @@ def _part_trace(
     )
 
 
-def timeline_figure(pieces: Sequence[CycleSlice], most: int = MOST_BARS) -> tuple[go.Figure, int]:
+def timeline_figure(
+    pieces: Sequence[CycleSlice], names: Mapping[str, str], most: int = MOST_BARS
+) -> tuple[go.Figure, int]:
     """Host calls and GPU streams of each rank in one cycle; and how many bars were left out.
 
     Each rank starts at its own begin of the cycle. At most `most` bars are drawn, the longest.
