@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from . import kineto_names as names
@@ -82,13 +83,11 @@ def _clock_facts(events: Events, header: Header) -> dict[str, Any]:
     twice. A whole number of microseconds everywhere in a file without a base is the old clock.
     """
     timed = (events.code > 0) & ((events.flags & HAS_TS) != 0)
-    starts, durs = events.start[timed], events.dur[timed]
-    absolute = len(starts) > 0 and int(starts.max()) > ABSOLUTE_NS
-    reprinted = timed & ((events.flags & (ODD_DECIMALS | ROUNDED)) != 0)
-    with_decimals = events.start % 1000 != 0
-    lost = _count(reprinted & with_decimals & (events.start > FLOAT_SAFE_NS))
-    whole = not ((starts % 1000).any() or (durs % 1000).any())
-    coarse = lost > 0 or (whole and header.clock_base_ns is None)
+    absolute = int(events.start.max(initial=0, where=timed)) > ABSOLUTE_NS
+    reprinted = np.flatnonzero(timed & ((events.flags & (ODD_DECIMALS | ROUNDED)) != 0))
+    starts = events.start[reprinted]
+    lost = _count((starts % 1000 != 0) & (starts > FLOAT_SAFE_NS))
+    coarse = lost > 0 or (header.clock_base_ns is None and _in_whole_microseconds(events, timed))
     return {
         "clock_base_ns": 0 if absolute else header.clock_base_ns,
         "clock_base_ignored": absolute and bool(header.clock_base_ns),
@@ -96,6 +95,10 @@ def _clock_facts(events: Events, header: Header) -> dict[str, Any]:
         "resolution_ns": 1000 if coarse else 1,
         "precision_lost_events": lost,
     }
+
+
+def _in_whole_microseconds(events: Events, timed: npt.NDArray[np.bool_]) -> bool:
+    return not ((events.start[timed] % 1000).any() or (events.dur[timed] % 1000).any())
 
 
 def _count(mask: Any) -> int:

@@ -130,9 +130,11 @@ def _named_tracks(events: Events) -> list[_TrackRow]:
 
 
 def _text_tracks(events: Events) -> list[_TrackRow]:
-    tabled = events.code > 0
     texts = events.document.texts
-    pid, tid = events.pid[tabled], events.tid[tabled]
+    if not texts:
+        return []
+    odd = np.flatnonzero((is_text(events.pid) | is_text(events.tid)) & (events.code > 0))
+    pid, tid = events.pid[odd], events.tid[odd]
     rows: list[_TrackRow] = [
         (code, None, texts[TEXT_ID_BASE - code], "pid_text")
         for code in np.unique(pid[is_text(pid)]).tolist()

@@ -30,19 +30,20 @@ LATE_END_NS = 1_000_000
 
 def earliest_call(op_correlation: Ints, call_correlation: Ints, call_start: Ints) -> Ints:
     """Start of the earliest call with each op's correlation; ABSENT where there is none."""
-    found = np.full(len(op_correlation), ABSENT, dtype=np.int64)
     known = call_correlation != ABSENT
     if not known.any() or not len(op_correlation):
-        return found
+        return np.full(len(op_correlation), ABSENT, dtype=np.int64)
     ids, starts = call_correlation[known], call_start[known]
     order = np.lexsort((starts, ids))
     ids, starts = ids[order], starts[order]
     first = np.r_[True, ids[1:] != ids[:-1]]
     ids, starts = ids[first], starts[first]
-    place = np.minimum(np.searchsorted(ids, op_correlation), len(ids) - 1)
-    hit = ids[place] == op_correlation
-    found[hit] = starts[place[hit]]
-    return found
+    # The ops of a graph launch stand together: one look for all of them.
+    heads = np.flatnonzero(np.r_[True, op_correlation[1:] != op_correlation[:-1]])
+    wanted = op_correlation[heads]
+    place = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    found = np.where(ids[place] == wanted, starts[place], ABSENT)
+    return np.repeat(found, np.diff(np.r_[heads, len(op_correlation)]))
 
 
 def invalid_op_times(start: Ints, dur: Ints, has_time: Bools, call_start: Ints) -> Bools:
@@ -67,7 +68,10 @@ def clip_late_ends(device: Ints, stream: Ints, start: Ints, end: Ints, launch: I
     `launch` is the correlation; an op without one (ABSENT) is a launch of its own. The inputs
     are not changed.
     """
-    order = np.lexsort((end, start, stream, device))
+    suspects = _may_run_late(device, stream, start, end)
+    order = suspects[
+        np.lexsort((end[suspects], start[suspects], stream[suspects], device[suspects]))
+    ]
     changed = (np.diff(device[order]) != 0) | (np.diff(stream[order]) != 0)
     found = [_NONE]
     ends = [_NONE]
@@ -79,6 +83,25 @@ def clip_late_ends(device: Ints, stream: Ints, start: Ints, end: Ints, launch: I
         ends.append(new_end)
     index = np.concatenate(found)
     return Clipped(index, end[index], np.concatenate(ends))
+
+
+def _may_run_late(device: Ints, stream: Ints, start: Ints, end: Ints) -> Ints:
+    """All ops of the streams where an op may have a late end: mostly none, at little cost.
+
+    Such an op is longer than LATE_END_NS, and another of its stream starts in it and ends that
+    long before it.
+    """
+    long_ops = np.flatnonzero(end - start > LATE_END_NS)
+    if not len(long_ops):
+        return _NONE
+    long_ops = long_ops[np.argsort(start[long_ops], kind="stable")]
+    reach = np.maximum.accumulate(end[long_ops])
+    place = np.searchsorted(start[long_ops], start, side="right") - 1
+    early = np.flatnonzero((place >= 0) & (end + LATE_END_NS < reach[place]))
+    streams = set(zip(device[early].tolist(), stream[early].tolist(), strict=True))
+    streams &= set(zip(device[long_ops].tolist(), stream[long_ops].tolist(), strict=True))
+    found = [np.flatnonzero((device == on) & (stream == lane)) for on, lane in sorted(streams)]
+    return np.concatenate([_NONE, *found])
 
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)

@@ -30,8 +30,8 @@ from isal import igzip_lib
 from specscope.traces.errors import TraceFormatError
 from specscope.traces.events import Loss
 
-BLOCK = 2 << 20  # bytes of text that travel together
-PIECE = 256 << 10  # bytes of gzip that are fed together
+BLOCK = 512 << 10  # bytes of text that travel together; small, so that they stay in the cache
+PIECE = 128 << 10  # bytes of gzip that are fed together
 SMALL = 1 << 20  # files up to this are read, not mapped
 RELEASE = 8 << 20  # mapped pages are given back in steps of this
 LOOK_BACK = 256  # how far `before` can look
