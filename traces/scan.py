@@ -37,6 +37,8 @@ from specscope.traces.text import Source, Text, open_text
 PURE_SWITCH = "SPECSCOPE_PURE_PYTHON"
 MAX_DOCUMENTS = 1000
 MAX_HEADER_VALUE = 16 << 20
+MAX_HEADER = 64 << 20  # all values and keys of one document that are kept
+MAX_HEADER_KEYS = 100_000
 MAX_KEY = 4096
 MEND_WITHIN = 1 << 20  # a broken event longer than this is skipped, not mended
 MEND_NEAR = 16 << 10  # where the next event is looked for first
@@ -134,6 +136,7 @@ class _Driver:
         self._start = start
         self._losses = _Losses()
         self._header: dict[str, bytes] = {}
+        self._header_bytes = 0
         self._is_array = self._has_events = self._truncated = False
         self._next_document = -1  # where another document was found inside this one
         self._repaired_bytes = 0  # by which mended events differ in length from their text
@@ -310,8 +313,11 @@ class _Driver:
         return end
 
     def _keep_header(self, name: str, pos: int, at: int, end: int) -> None:
-        if end - at > MAX_HEADER_VALUE:
-            self._losses.skip(pos, end, "large_header", f"skipped; over {MAX_HEADER_VALUE} bytes")
+        self._header_bytes += end - pos
+        crowded = len(self._header) >= MAX_HEADER_KEYS or self._header_bytes > MAX_HEADER
+        if end - at > MAX_HEADER_VALUE or crowded:
+            self._header_bytes -= end - pos
+            self._losses.skip(pos, end, "large_header", "skipped; the header is too large")
         elif name == "traceEvents":
             self._losses.skip(pos, end, "no_array", "skipped; traceEvents is not an array")
         else:

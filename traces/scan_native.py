@@ -213,6 +213,9 @@ class NativeReader:
             self._discard(self._ahead.popleft())
         if self._pool is not None:
             self._pool.shutdown()
+        # A scanner whose rows nobody took still holds the buffer, which is to be unmapped.
+        self._idle.clear()
+        self._all.clear()
 
 
 def _guess(buf: object, near: int, end: int) -> int:

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from specscope.traces import scan as scan_module
 from specscope.traces.errors import TraceFormatError
 from specscope.traces.events import ABSENT, NULLED, REPAIRED, Document
 from specscope.traces.scan import MAX_LOSS_ROWS, scan
@@ -289,6 +290,19 @@ def test_a_header_value_over_the_limit_is_skipped_alone(reader: str) -> None:
     big = '"' + "y" * (17 << 20) + '"'
     found = one('{"big": ' + big + ', "traceEvents": [' + plain("a") + "]}", reader)
     assert (names(found), reasons(found), found.header) == (["a"], ["large_header"], {})
+
+
+@each_reader
+def test_a_header_of_too_many_keys_is_kept_in_part(
+    reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_module, "MAX_HEADER_KEYS", 2)
+    found = one('{"a": 1, "b": 2, "c": 3, "traceEvents": [' + plain("a") + "]}", reader)
+    assert (names(found), list(found.header), reasons(found)) == (
+        ["a"],
+        ["a", "b"],
+        ["large_header"],
+    )
 
 
 @each_reader

@@ -94,6 +94,22 @@ def test_a_wrong_guess_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.events, found.losses) == (500, [])
 
 
+@needs_native
+def test_segments_that_were_read_in_vain_do_not_hold_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specscope.traces import scan_native, text
+
+    monkeypatch.setattr(scan_native, "usable_cores", lambda: 2)
+    monkeypatch.setattr(scan_native, "SEGMENT", 300)
+    monkeypatch.setattr(text, "SMALL", 100)
+    meta = '\n  {"ph": "M", "name": "process_name", "args": {"name": "x"}}'
+    one = '{"traceEvents": [' + ",".join([meta] * 20) + "\n]}\n"
+    path = tmp_path / "two.json"
+    path.write_text(one + one)
+    assert [found.events for found in scan(str(path), ScanOptions(threads=2))] == [20, 20]
+
+
 def test_the_switch_forces_the_pure_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(scan_module.PURE_SWITCH, "1")
     assert reader_name() == "pure"
