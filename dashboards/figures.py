@@ -33,6 +33,7 @@ _IDLE_HATCH: Final = {
     "graph": "x",
     "unknown": ".",
 }
+_RULES: Final = {"gridcolor": "rgba(128,128,128,0.25)", "zerolinecolor": "rgba(128,128,128,0.6)"}
 _LANE: Final = 34
 _BAR: Final = 0.8
 _BLOCKING: Final = "#BBBBBB"
@@ -62,12 +63,12 @@ def parts_figure(
         figure.add_trace(_part_trace(ranks, ns, stage, names[stage], state, what, first=first))
         named.add(stage)
     figure.update_layout(
-        **_layout(height=120 + _LANE * len(ranks) + 30),
+        **_layout(height=150 + _LANE * len(ranks)),
         barmode="stack",
         bargap=0.25,
         uniformtext={"mode": "hide", "minsize": 10},
     )
-    figure.update_xaxes(title="ms", fixedrange=True)
+    figure.update_xaxes(title="ms", fixedrange=True, **_RULES)
     figure.update_yaxes(autorange="reversed", fixedrange=True)
     return figure
 
@@ -108,7 +109,7 @@ def _part_trace(
             "pattern": {
                 "shape": (_IDLE_HATCH if idle else _HATCH).get(what, ""),
                 "bgcolor": tint(colour, _IDLE_TINT) if idle else colour,
-                "fgcolor": colour if idle else tint(colour, _HATCH_TINT),
+                "fgcolor": tint(colour, _HATCH_TINT),
                 "size": 6,
                 "solidity": 0.3,
             },
@@ -153,7 +154,7 @@ def timeline_figure(
         barmode="overlay",
         dragmode="zoom",
     )
-    figure.update_xaxes(title="ms since the cycle began on its rank", zeroline=True)
+    figure.update_xaxes(title="ms since the cycle began on its rank", zeroline=True, **_RULES)
     figure.update_yaxes(
         tickvals=list(lanes.values()),
         ticktext=[html.escape(lane, quote=False) for lane in lanes],

@@ -177,14 +177,18 @@ def completion_command(shell: str) -> int:
     return exits.DONE
 
 
-@click.group("specscope", context_settings=_CONTEXT)
+@click.group("specscope", context_settings=_CONTEXT, invoke_without_command=True)
 @click.version_option(__version__, message="specscope %(version)s")
-def _group() -> None:
+@click.pass_context
+def _group(context: click.Context) -> None:
     """Where does the speculation cycle of an LLM server go?
 
     \b
     specscope analyze traces/     (or just: analyze traces/)
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(exits.WRONG_USAGE)
 
 
 _group.add_command(analyze_command)

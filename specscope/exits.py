@@ -72,7 +72,8 @@ def say(text: str) -> None:
 def _usage_line(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     name = context.command_path if context is not None else "specscope"
-    return f"{error.format_message().rstrip('.')}; see {name} --help"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return f"{message}; see {name} --help"
 
 
 def _traceback(debug: bool) -> None:

@@ -63,6 +63,20 @@ def test_all_three_ways_to_call_it_give_the_same_help(command: tuple[str, ...]) 
     assert done.stderr == ""
 
 
+def test_the_program_alone_shows_its_commands() -> None:
+    done = ran(str(BIN / "specscope"))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "analyze" in done.stderr
+
+
+def test_a_wrong_command_is_one_line() -> None:
+    done = ran(str(BIN / "specscope"), "completion")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "\\n" not in done.stderr
+
+
 def test_the_version_is_that_of_the_package() -> None:
     import specscope
 
