@@ -27,6 +27,7 @@ from specscope.traces.scan_repair import (
     DOCUMENT_START,
     HEADER_PLACE,
     MARGIN,
+    container_end,
     indent_of,
     mend_event,
     mend_header_text,
@@ -41,6 +42,8 @@ MAX_HEADER = 64 << 20  # all values and keys of one document that are kept
 MAX_HEADER_KEYS = 100_000
 MAX_KEY = 4096
 MEND_WITHIN = 1 << 20  # a broken event longer than this is skipped, not mended
+ELEMENTS_NEAR = 64 << 10
+MAX_BREAKS = 1_000_000  # broken places in one text: some minutes' worth
 MEND_NEAR = 16 << 10  # where the next event is looked for first
 MAX_LOSS_ROWS = 10_000  # of one document; further ones are summed up by reason
 STEP = 1 << 20
@@ -95,16 +98,24 @@ class _Losses:
     skipped: int = 0
     overflow: dict[str, Loss] = field(default_factory=dict)
 
-    def skip(self, offset: int, end: int, reason: str, action: str, joined: bool = False) -> None:
+    def skip(
+        self,
+        offset: int,
+        end: int,
+        reason: str,
+        action: str,
+        joined: bool = False,
+        count: int = 1,
+    ) -> None:
         """A stretch that is in no event. `joined`: only separators since the last loss."""
         last = self.rows[-1] if self.rows else None
         if joined and last and last.reason == reason and not self.overflow:
             self.skipped += end - (last.offset + last.length)
             last.length = end - last.offset
-            last.count += 1
+            last.count += count
             return
         self.skipped += end - offset
-        self.note(offset, end - offset, reason, action)
+        self.note(offset, end - offset, reason, action, count)
 
     def note(self, offset: int, length: int, reason: str, action: str, count: int = 1) -> None:
         """A row that skips nothing."""
@@ -130,6 +141,7 @@ class _Driver:
     def __init__(self, text: Text, reader: Reader):
         self._text = text
         self._reader = reader
+        self._breaks = 0
         self._begin(0)
 
     def _begin(self, start: int) -> None:
@@ -260,6 +272,7 @@ class _Driver:
             if after is None:
                 place, kind = self._header_place(pos)
                 self._losses.skip(pos, place, "bad_header", "skipped up to the next key")
+                self._count_break()
                 if kind != "key":
                     self._truncated = True
                     return place
@@ -317,6 +330,7 @@ class _Driver:
         crowded = len(self._header) >= MAX_HEADER_KEYS or self._header_bytes > MAX_HEADER
         if end - at > MAX_HEADER_VALUE or crowded:
             self._header_bytes -= end - pos
+            self._count_break()
             self._losses.skip(pos, end, "large_header", "skipped; the header is too large")
         elif name == "traceEvents":
             self._losses.skip(pos, end, "no_array", "skipped; traceEvents is not an array")
@@ -386,6 +400,7 @@ class _Driver:
                 if not bare:
                     return self._cut(pos, pos)
                 return pos
+            self._count_break()
             broken = status != GARBAGE
             after = self._broken_event(pos, status) if broken else self._element(pos)
             if after is None:
@@ -395,18 +410,28 @@ class _Driver:
                 return -after
             pos, fresh = after, True
 
+    def _count_break(self) -> None:
+        """One more place where reading costs a hundred times what an event does."""
+        self._breaks += 1
+        if self._breaks > MAX_BREAKS:
+            raise TraceFormatError(
+                f"more than {MAX_BREAKS:,} broken places; if this is a trace, export it again"
+            )
+
     def _element(self, pos: int) -> int | None:
-        """Something in the array that is no event: behind it, or as _skip."""
-        if self._byte(pos) not in b"}:":
-            piece, _ = self._held(pos, MEND_WITHIN)
-            end = _plain_value_end(piece)
-            follows = _ELEMENT_FOLLOWS.match(piece, end) if end is not None else None
-            if end is not None and follows and (follows.end() < len(piece)):
+        """Something in the array that is no event: behind it and its like, or as _skip."""
+        for size in (ELEMENTS_NEAR, MEND_WITHIN):
+            piece, _ = self._held(pos, size)
+            count, end = _elements(piece)
+            if count:
+                joined = self._joins(pos)
                 self._losses.skip(
-                    pos, pos + end, "not_an_event", "skipped; not an object", self._joins(pos)
+                    pos, pos + end, "not_an_event", "skipped; not an object", joined, count
                 )
                 self._last_skip = pos + end
                 return pos + end
+            if len(piece) < size:
+                break
         return self._skip(pos, "not_an_event", "skipped; not an object")
 
     _last_skip = -1
@@ -484,7 +509,10 @@ _NOT_BLANK = re.compile(rb"[^\x00-\x20]")
 _NOT_SEPARATOR = re.compile(rb"[^\x00-\x20,]")
 _HEADER_KEY = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"[\x00-\x20]*:[\x00-\x20]*', re.DOTALL)
 _CUT_KEY = re.compile(rb'"[^"]*(?:"[\x00-\x20]*(?::[\x00-\x20]*)?)?', re.DOTALL)
-_ELEMENT_FOLLOWS = re.compile(rb"[\x00-\x20]*(?=[,\]])")
+_ELEMENT_FOLLOWS = re.compile(rb"[\x00-\x20]*(?:,[\x00-\x20,]*|(?=\]))")
+_SIMPLE_ELEMENT = re.compile(
+    rb'[^\x00-\x20,:{}\[\]"]+|"[^"\\]*(?:\\.[^"\\]*)*"|\[[^\[\]{}"]*\]', re.DOTALL
+)
 _BARE = re.compile(rb'[^\x00-\x20,:{}\[\]"]+')
 _IN_TEXT = re.compile(rb'["\\]')
 _IN_CONTAINER = re.compile(rb'["{}\[\]]')
@@ -549,10 +577,25 @@ class _ValueSkipper:
         return None
 
 
-def _plain_value_end(piece: bytes) -> int | None:
-    skipper = _ValueSkipper(MAX_DEPTH)
-    done = skipper.feed(piece, 0)
-    return done if done is not None and done >= 0 else None
+def _elements(piece: bytes) -> tuple[int, int]:
+    """How many whole values that are no objects stand in a row, and where the last one ends.
+
+    A value counts only when a comma or the array's bracket follows it in the piece.
+    """
+    count = at = end = 0
+    while piece[at : at + 1] != b"{":
+        found = _SIMPLE_ELEMENT.match(piece, at)
+        if found:
+            stop = found.end()
+        elif piece[at : at + 1] == b"[":
+            stop = container_end(piece, at, len(piece)) or 0
+        else:
+            break
+        follows = _ELEMENT_FOLLOWS.match(piece, stop)
+        if not stop or not follows:
+            break
+        count, end, at = count + 1, stop, follows.end()
+    return count, end
 
 
 def _document(found: Events, **facts: Any) -> Document:

@@ -320,6 +320,16 @@ def test_lines_of_json_are_refused_in_words(reader: str) -> None:
         scan(b'{"ph": "X"}\n' * 2000, reader=reader)
 
 
+@each_reader
+@pytest.mark.parametrize("piece", ['{"ph": 7 7},', '{"ph": 7}, 7 7,'])
+def test_text_that_is_broken_everywhere_is_refused(
+    piece: str, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_module, "MAX_BREAKS", 50)
+    with pytest.raises(TraceFormatError, match="broken places"):
+        scan(b"[" + piece.encode() * 200 + b"]", reader=reader)
+
+
 HOSTILE = {
     "open brackets": b'{"traceEvents":[' + b'{"ph":[' * 40_000,
     "open quotes": b'{"traceEvents":[' + b'{"ph":"X","name":"' * 40_000,
