@@ -120,9 +120,15 @@ class Runner:
     def command(self, *arguments: str, repeat: int = 0, **environment: str) -> Results:
         """See figures.Bench."""
         program = Path(sys.executable).with_name("analyze")
-        command = [str(program)] if program.exists() else [sys.executable, "-m", "specscope"]
+        command = (
+            [str(program)] if program.exists() else [sys.executable, "-m", "specscope", "analyze"]
+        )
         command += list(arguments)
-        environment = {"XDG_CACHE_HOME": str(self._folder / "cache")} | environment
+        environment |= {
+            "XDG_CACHE_HOME": str(self._folder / "cache"),
+            "PYTHONDONTWRITEBYTECODE": "",  # compiled once, as an installed package is
+            "PYTHONPYCACHEPREFIX": str(self._folder / "compiled"),
+        }
         results: Results = []
         for _ in range(repeat or max(self._repeat, 2)):
             before, started = os.times(), time.perf_counter()
