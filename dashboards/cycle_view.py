@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specscope.analyzers.report import Report
+from specscope.analyzers.words import CAUSES
 from specscope.dashboards.cycle_slice import CycleSlice, Idle, Op, cycle_slice, ranks_with_cycles
 from specscope.dashboards.layout import BOLD, DIM, hanging
 from specscope.dashboards.palette import stage_colour
@@ -61,6 +62,10 @@ def _head(piece: CycleSlice, ranks: list[int], console: Console) -> Iterator[Tex
         yield Text(f"--rank shows another one of them: {others}", DIM)
     about = _ABOUT_HOST if piece.host else _ABOUT
     yield from hanging(Text(about, DIM), console, indent=0)
+    for cause in CAUSES:
+        if any(idle.cause == cause for idle in piece.idle):
+            name = f"idle: {cause.replace('_', ' ')}"
+            yield Text(f"  {name:17}  {CAUSE_MEANINGS[cause]}", DIM)
 
 
 def _lines(piece: CycleSlice, names: Mapping[str, str], room: int | None) -> Iterator[Text]:
@@ -75,10 +80,9 @@ def _lines(piece: CycleSlice, names: Mapping[str, str], room: int | None) -> Ite
         if isinstance(row, Op):
             yield _op_line(row, names, room)
         elif on_host and order:
-            yield _idle_line(row, names, row.cause, "", room)
+            yield _idle_line(row, names, row.cause, room)
         else:
-            meaning = CAUSE_MEANINGS.get(row.cause, "")
-            yield _idle_line(row, names, f"idle: {row.cause}", meaning, room)
+            yield _idle_line(row, names, f"idle: {row.cause}", room)
 
 
 def _op_line(op: Op, names: Mapping[str, str], room: int | None) -> Text:
@@ -99,11 +103,9 @@ def _op_line(op: Op, names: Mapping[str, str], room: int | None) -> Text:
     )
 
 
-def _idle_line(
-    idle: Idle, names: Mapping[str, str], what: str, meaning: str, room: int | None
-) -> Text:
+def _idle_line(idle: Idle, names: Mapping[str, str], what: str, room: int | None) -> Text:
     cells = [_us(idle.start_ns), _us(idle.ns), "", names[idle.stage]]
-    return _line([Text(cell, DIM) for cell in (*cells, what.replace("_", " "), "", meaning)], room)
+    return _line([Text(cell, DIM) for cell in (*cells, what.replace("_", " "), "", "")], room)
 
 
 def _us(ns: int) -> str:
