@@ -37,6 +37,8 @@ def cycle_ns(
     if given.tokens_per_second is not None:
         return _from_rate(given, context, batch)
     measured = context.get("cycle_ms")
+    if batch is not None and context.get("batch") not in (None, batch):
+        return None  # measured at another batch than the cycles that lead
     if isinstance(measured, int | float) and measured > 0:
         return float(measured) * 1e6, str(context.get("source", "run.json"))
     return None

@@ -39,3 +39,8 @@ def test_nothing_known_is_nothing() -> None:
 def test_a_cycle_of_no_length_is_refused(given: Reference) -> None:
     with pytest.raises(UsageError, match="above 0"):
         cycle_ns(given, {}, None)
+
+
+def test_a_cycle_measured_at_another_batch_is_not_used() -> None:
+    assert cycle_ns(Reference(), {"cycle_ms": 8.0, "batch": 1}, 2) is None
+    assert cycle_ns(Reference(), {"cycle_ms": 8.0, "batch": 2}, 2) is not None
