@@ -1062,16 +1062,17 @@ INLINE int read_time_value(Cursor *c, Row *row, int is_dur)
     /* Digits, a point, three digits: nearly every number there is. */
     Digits d = read_digits(start, c->lim);
     Text p = start + d.count;
-    if (LIKELY(c->lim - p > 5 && d.count && d.count <= 15 && p[0] == '.' && is_digit(p[1]) &&
+    int small = d.count && d.value <= MAX_MICROSECONDS; /* a 17th digit fails below */
+    if (LIKELY(c->lim - p > 5 && small && p[0] == '.' && is_digit(p[1]) &&
                is_digit(p[2]) && is_digit(p[3]) && ends_bare[p[4]])) {
         t.ns = (int64_t)d.value * 1000 + (p[1] - '0') * 100 + (p[2] - '0') * 10 + (p[3] - '0');
         t.flags = 0;
         t.readable = 1;
         c->p = p + 4;
-    } else if (d.count && d.count <= 15 && p < c->lim && *p == '.' &&
+    } else if (small && p < c->lim && *p == '.' &&
                (p = read_decimals(p, c->lim, d.value, &t)) != NULL) {
         c->p = p;
-    } else if (p && d.count && d.count <= 15 && p < c->lim && ends_bare[*p]) {
+    } else if (p && small && p < c->lim && ends_bare[*p]) {
         t.ns = (int64_t)d.value * 1000;
         t.flags = 0;
         t.readable = 1;
