@@ -35,7 +35,7 @@ from specscope.analyzers.report import (
 from specscope.analyzers.shares import Counted, counted, over_ranks, rows_of, stage_share
 from specscope.analyzers.statistics import Estimate, estimate, median
 from specscope.analyzers.unprofiled import Reference, cycle_ns
-from specscope.analyzers.words import CAUSES, EVIDENCE, IDLE, STAGES, WORK
+from specscope.analyzers.words import CAUSES, EVIDENCE, IDLE, STAGES, WORK, percent
 from specscope.traces import schema
 from specscope.traces.run import Note, RankTables, Run
 
@@ -117,7 +117,7 @@ def _report(
     found = [
         *run.notes,
         *warnings.no_gpu(_gpu_counts(prepared)),
-        *(warnings.host_bound(idle, unprofiled is not None)),
+        *(warnings.host_bound(idle, ask=speculates and unprofiled is None)),
         *notes,
         *(warnings.cycles(cycle_rows, attributed) if attributed else []),
         *warnings.unlinked(covered),
@@ -178,7 +178,7 @@ def _refusals(
     if not attributed:
         return [_no_stages(run)]
     if kind != "speculation":
-        return ["0 whole speculation cycles, at least 3 are needed"]
+        return [coverage.too_few(0)]
     return coverage.reasons(list(covered), on_host)
 
 
@@ -306,8 +306,8 @@ def _uncertain_note(share: float) -> list[Note]:
     return [
         Note(
             "borders_uncertain",
-            f"{share:.1%} of the cycle lies between stages where no known kernel marks the border; "
-            "stage totals may be off by that much",
+            f"{percent(share)} of the cycle lies between stages where no known kernel marks the "
+            "border; stage totals may be off by that much",
             "attach specscope's ranges, or capture with the engine's own scopes",
         )
     ]

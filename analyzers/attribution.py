@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from specscope.analyzers import activities, host_partition
 from specscope.analyzers.activities import ACTIVITIES, CODE_OF_ACTIVITY
-from specscope.analyzers.columns import Bool, Int, worded
+from specscope.analyzers.columns import Bool, Int, spread, worded
 from specscope.analyzers.cycles import Cycles
 from specscope.analyzers.idle import blocking_stretches
 from specscope.analyzers.links import COPY, SYNC
@@ -78,6 +78,28 @@ def sums(one: Attribution) -> Int:
         first = np.flatnonzero(np.concatenate(([True], cell[1:] != cell[:-1])))
         total[cell[first]] = np.add.reduceat(ns, first)
     return total.reshape(shape)
+
+
+def collective_durations(one: Attribution) -> Int:
+    """Nanoseconds that collectives ran, exposed or not, by [cycle, stage].
+
+    The sum of their durations inside each cycle; what the partition has less is hidden behind
+    compute.
+    """
+    total = np.zeros((len(one.cycles), len(STAGES)), np.int64)
+    ops = one.rank.ops
+    rows = np.flatnonzero(np.isin(one.rank.activity, COLLECTIVES))
+    if one.on_host or not len(rows) or not len(one.cycles):
+        return total
+    borders = one.cycles.borders
+    first = np.maximum(np.searchsorted(borders, ops.start[rows], "right") - 1, 0)
+    last = np.minimum(np.searchsorted(borders, ops.end[rows], "left"), len(one.cycles))
+    count = np.maximum(last - first, 0)
+    cycle, op = spread(first, count), np.repeat(rows, count)
+    inside = np.minimum(ops.end[op], one.cycles.end[cycle])
+    inside -= np.maximum(ops.start[op], one.cycles.start[cycle])
+    np.add.at(total, (cycle, one.placed.stage_of_op[op]), np.maximum(inside, 0))
+    return total
 
 
 def segments_table(one: Attribution) -> pa.Table:

@@ -10,7 +10,7 @@ from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import Bool, Int
 from specscope.analyzers.links import GRAPH_LAUNCH, KERNEL, LAUNCHING
 from specscope.analyzers.rank import Rank
-from specscope.analyzers.words import WORK
+from specscope.analyzers.words import WORK, percent
 
 MIN_CYCLES = 3
 MIN_PLACED = 0.9
@@ -109,12 +109,17 @@ def _graphs_empty(rank: Rank) -> bool:
     return not np.isin(graphs, rank.ops.call).any()
 
 
+def too_few(cycles: int) -> str:
+    """The reason that there are not enough cycles."""
+    return f"{cycles} whole speculation cycle{'' if cycles == 1 else 's'}, {MIN_CYCLES} are needed"
+
+
 def reasons(coverage: list[Coverage], on_host: bool) -> list[str]:
     """Why the verdict is refused, in words; empty when it is not."""
     found: list[str] = []
     cycles = min((c.cycles for c in coverage), default=0)
     if cycles < MIN_CYCLES:
-        found.append(f"{cycles} whole speculation cycles, at least {MIN_CYCLES} are needed")
+        found.append(too_few(cycles))
     if on_host:
         return found
     for c in coverage:
@@ -142,12 +147,12 @@ def reasons(coverage: list[Coverage], on_host: bool) -> list[str]:
             )
         if c.placed_share is not None and c.placed_share < MIN_PLACED:
             found.append(
-                f"{who}the stage of {c.placed_share:.1%} of GPU busy time rests on evidence, "
-                f"{MIN_PLACED:.0%} are needed"
+                f"{who}the stage of {percent(c.placed_share)} of GPU busy time rests on evidence, "
+                f"{percent(MIN_PLACED, 0)} are needed"
             )
         elif c.placed_cycle_share is not None and c.placed_cycle_share < MIN_PLACED:
             found.append(
-                f"{who}the stage of {c.placed_cycle_share:.1%} of the cycle rests on evidence "
-                f"(idle counted where it ends at a placed op), {MIN_PLACED:.0%} are needed"
+                f"{who}the stage of {percent(c.placed_cycle_share)} of the cycle rests on evidence "
+                f"(idle counted where it ends at a placed op), {percent(MIN_PLACED, 0)} are needed"
             )
     return found

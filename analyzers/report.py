@@ -56,21 +56,33 @@ class ActivityRow:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the run shows. Refused when `refused` is not empty: then there is no `share`.
+    """What the run shows, in pieces that a page may lay out; `sentence` is all of them.
 
+    Withheld when `withheld`: then `refused` says why and there is no `share`. Without
+    speculation there is an answer, yet no share: `refused` says so, `withheld` is False.
     `share_kind` is `cycle`: work and the idle that the stage's ops end, over the cycle.
     """
 
-    sentence: str
-    stage: str | None
-    share: float | None
-    share_kind: str
-    interval: tuple[float, float] | None
-    evidence: tuple[str, ...]
-    confidence: str
-    confidence_reason: str
+    headline: str
+    basis: str = ""  # what the share of the headline is made of
+    clauses: tuple[str, ...] = ()  # the other shares
+    claims: tuple[str, ...] = ()  # whole sentences: is verify 95 %, what a free draft gains
+    stage: str | None = None
+    share: float | None = None
+    share_kind: str = "cycle"
+    interval: tuple[float, float] | None = None
+    evidence: tuple[str, ...] = ()
+    confidence: str = "none"
+    confidence_reason: str = ""
     refused: tuple[str, ...] = ()
+    withheld: bool = False
     recapture: str = ""  # the exact call for a capture that would answer
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one line."""
+        first = f"{self.headline} ({self.basis})" if self.basis else self.headline
+        return " ".join(("; ".join((first, *self.clauses)) + ".", *self.claims))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specscope.analyzers.attribution import COLLECTIVES, Attribution, sums
+from specscope.analyzers.attribution import COLLECTIVES, Attribution, collective_durations, sums
 from specscope.analyzers.columns import Bool, Int
 from specscope.analyzers.statistics import Estimate, Float, bootstrap, estimate, interval, median
 from specscope.analyzers.words import ACCEPT, IDLE, STAGES, VERIFY, WORK
@@ -30,7 +30,8 @@ class StageShare:
     work_ns: float
     idle_ns: float
     total_ns: float
-    collective_ns: float
+    collective_ns: float  # exposed: not behind compute
+    hidden_collective_ns: float  # collectives behind compute, beside it
     cycle_share: Estimate
     work_share: float
     idle_share: float
@@ -44,6 +45,7 @@ class Counted:
     """The cycles of one rank that enter a statistic: [cycle, stage, state, what] sums."""
 
     total: Int
+    collectives: Int  # [cycle, stage]: durations of collectives, exposed or not
     ns: Int
     steady: Bool
 
@@ -51,7 +53,12 @@ class Counted:
 def counted(one: Attribution, kind: str, batch: int | None) -> Counted:
     """The whole cycles of that kind and batch size."""
     rows = one.cycles.of(kind, batch)
-    return Counted(sums(one)[rows], one.cycles.ns[rows], one.cycles.mark[rows] == 0)
+    return Counted(
+        sums(one)[rows],
+        collective_durations(one)[rows],
+        one.cycles.ns[rows],
+        one.cycles.mark[rows] == 0,
+    )
 
 
 def rows_of(stages: Int) -> list[tuple[str, str | None, list[int]]]:
@@ -88,6 +95,7 @@ def stage_share(
     work = total[:, WORK].sum(axis=1).astype(np.float64)
     idle = total[:, IDLE].sum(axis=1).astype(np.float64)
     collective = total[:, WORK][:, list(COLLECTIVES)].sum(axis=1).astype(np.float64)
+    hidden = np.maximum(one.collectives[:, codes].sum(axis=1) - collective, 0.0)
     ns = np.maximum(one.ns.astype(np.float64), 1.0)
     all_work = one.total[:, :, WORK].sum(axis=(1, 2)).astype(np.float64)
     share = (work + idle) / ns
@@ -107,6 +115,7 @@ def stage_share(
             median(idle),
             median(work + idle),
             median(collective),
+            median(hidden),
             estimate(share, share[one.steady]),
             median(work / ns),
             median(idle / ns),
@@ -138,6 +147,7 @@ def over_ranks(rows: list[tuple[StageShare, Float, Float]]) -> StageShare:
         middle("idle_ns"),
         middle("total_ns"),
         middle("collective_ns"),
+        middle("hidden_collective_ns"),
         _joint([s.cycle_share.value for s in shares], [d for _, d, _ in rows], n),
         middle("work_share"),
         middle("idle_share"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from specscope.analyzers import recapture
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.report import Unprofiled, Verdict
 from specscope.analyzers.shares import StageShare
+from specscope.analyzers.words import percent
 
 # The claim that the tool exists to show or to refute.
 CLAIM = 0.95
@@ -38,88 +39,77 @@ def decide(
     confidence, why = _confidence(sources, uncertain, disagreement)
     if refused:
         return Verdict(
-            "No verdict: " + "; ".join(refused) + ".",
-            None,
-            None,
-            "cycle",
-            None,
-            sources,
-            "none",
-            refused[0],
-            tuple(refused),
-            recapture.call(engine),
+            "No verdict: " + "; ".join(refused),
+            evidence=sources,
+            confidence_reason=refused[0],
+            refused=tuple(refused),
+            withheld=True,
+            recapture=recapture.call(engine),
         )
     rows = [s for s in shares if s.rank is None and s.part_of is None]
     top = max(rows, key=lambda s: s.cycle_share.value)
-    interval = (top.cycle_share.low, top.cycle_share.high)
+    share = top.cycle_share
     return Verdict(
-        _sentence(top, rows, len(attributed), unprofiled),
-        top.stage,
-        top.cycle_share.value,
-        "cycle",
-        interval,
-        sources,
-        confidence,
-        why,
+        headline=f"{WORDS[top.stage].capitalize()} takes {percent(share.value)} of the cycle",
+        basis=_basis(top, len(attributed)),
+        clauses=tuple(_other_shares(top, unprofiled)),
+        claims=tuple(_claims(rows)),
+        stage=top.stage,
+        share=share.value,
+        interval=(share.low, share.high),
+        evidence=sources,
+        confidence=confidence,
+        confidence_reason=why,
     )
 
 
-def _sentence(
-    top: StageShare, rows: Sequence[StageShare], ranks: int, unprofiled: Unprofiled | None
-) -> str:
-    name = WORDS[top.stage]
+def _basis(top: StageShare, ranks: int) -> str:
     share = top.cycle_share
+    what = (
+        "its time on the host"
+        if top.busy_share is None
+        else "its work and the idle that its ops end"
+    )
     over = f"median of {share.n} whole cycles" + (f" on {ranks} ranks" if ranks > 1 else "")
-    on_host = top.busy_share is None
-    what = "its time on the host" if on_host else "its work and the idle that its ops end"
-    parts = [
-        f"{name.capitalize()} takes {_percent(share.value)} of the cycle "
-        f"({what}; {over}; 95 % interval {_percent(share.low)} to {_percent(share.high)})"
-    ]
-    if top.busy_share is not None:
-        parts.append(f"{_percent(top.busy_share.value)} of GPU busy time")
+    return f"{what}; {over}; 95 % interval {percent(share.low)} to {percent(share.high)}"
+
+
+def _other_shares(top: StageShare, unprofiled: Unprofiled | None) -> Iterator[str]:
+    if top.busy_share is None:  # a run on the CPU
+        return
+    yield f"{percent(top.busy_share.value)} of GPU busy time"
+    lead = "of the cycle without a profiler"
     if unprofiled is None:
-        if not on_host:
-            parts.append("of the cycle without a profiler: not known, give --cycle-ms")
+        yield f"{lead}: not known, give --cycle-ms"
     elif top.unprofiled is None:
-        parts.append(
-            "of the cycle without a profiler: cannot be said, all work as recorded exceeds "
-            f"{unprofiled.cycle_ns / 1e6:.2f} ms"
-        )
+        length = f"{unprofiled.cycle_ns / 1e6:.2f} ms"
+        yield f"{lead}: cannot be said, all work as recorded exceeds {length}"
     else:
         low, high = top.unprofiled
-        parts.append(
-            f"of the cycle without a profiler ({unprofiled.cycle_ns / 1e6:.2f} ms, "
-            f"{unprofiled.source}) about {_percent(share.value)}, "
-            f"between {_percent(low)} and {_percent(high)}"
+        yield (
+            f"{lead} ({unprofiled.cycle_ns / 1e6:.2f} ms, {unprofiled.source}) about "
+            f"{percent(top.cycle_share.value)}, between {percent(low)} and {percent(high)}"
         )
-    sentence = "; ".join(parts) + "."
-    return f"{sentence} {_claim(rows)}"
 
 
-def _claim(rows: Sequence[StageShare]) -> str:
+def _claims(rows: Sequence[StageShare]) -> Iterator[str]:
     """Is verify 95 % or more of the cycle? And what a draft for nothing would bring at most."""
     by_stage = {row.stage: row for row in rows}
     verify, draft = by_stage.get("verify"), by_stage.get("draft")
     if verify is None:
-        return "No verify pass was found in the counted cycles."
+        yield "No verify pass was found in the counted cycles."
+        return
     low, high = verify.cycle_share.low, verify.cycle_share.high
     if low >= CLAIM:
-        answer = "Verify is 95 % or more of the cycle: yes."
+        answer = "yes"
     elif high < CLAIM:
-        answer = "Verify is 95 % or more of the cycle: no."
+        answer = "no"
     else:
-        answer = (
-            "Verify is 95 % or more of the cycle: cannot tell, the interval holds both answers."
-        )
-    if draft is None:
-        return answer
-    saved = _percent(draft.cycle_share.value)
-    return f"{answer} A draft stage that cost nothing would take {saved} off."
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+        answer = "cannot tell, the interval holds both answers"
+    yield f"Verify is {percent(CLAIM, 0)} or more of the cycle: {answer}."
+    if draft is not None:
+        saved = percent(draft.cycle_share.value)
+        yield f"A draft stage that cost nothing would take {saved} off."
 
 
 def _confidence(sources: tuple[str, ...], uncertain: float, disagreement: float) -> tuple[str, str]:
@@ -139,10 +129,10 @@ def _confidence(sources: tuple[str, ...], uncertain: float, disagreement: float)
         word, why = "low", "stages from the order of launches alone"
     if uncertain > UNCERTAIN_SHARE:
         word = {"high": "medium"}.get(word, "low")
-        why += f"; borders of {_percent(uncertain)} of the cycle are uncertain"
+        why += f"; borders of {percent(uncertain)} of the cycle are uncertain"
     if disagreement > UNCERTAIN_SHARE:
         word = "low"
-        why += f"; kinds of evidence disagree about {_percent(disagreement)} of the work"
+        why += f"; kinds of evidence disagree about {percent(disagreement)} of the work"
     return word, why
 
 
@@ -161,14 +151,8 @@ def without_speculation(
             f"{open_steps} step{'s' if open_steps != 1 else ''} begun, none with its end on record"
         )
     return Verdict(
-        f"No speculation in this trace: {text}.",
-        None,
-        None,
-        "cycle",
-        None,
-        (),
-        "none",
-        reason,
-        (reason,),
-        recapture.call(engine),
+        f"No speculation in this trace: {text}",
+        confidence_reason=reason,
+        refused=(reason,),
+        recapture=recapture.call(engine),
     )

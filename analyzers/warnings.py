@@ -14,7 +14,7 @@ from specscope.analyzers.cycles import OUTLIER, WARMUP
 from specscope.analyzers.evidence_engine import marked_ranges
 from specscope.analyzers.report import CycleRow, IdleRow
 from specscope.analyzers.shares import StageShare
-from specscope.analyzers.words import VERIFY, WORK
+from specscope.analyzers.words import VERIFY, WORK, percent
 from specscope.traces.run import Note, Run
 
 HOST_BOUND = 0.20
@@ -24,24 +24,20 @@ DISAGREE = 0.02
 MANY_FRAMES = 0.9
 
 
-def host_bound(idle: Sequence[IdleRow], known_cycle: bool) -> list[Note]:
-    """A host-bound trace is stretched by the profiler, unevenly."""
+def host_bound(idle: Sequence[IdleRow], *, ask: bool) -> list[Note]:
+    """A host-bound trace is stretched by the profiler, unevenly; `ask` for the true cycle."""
     share = sum(
         row.cycle_share for row in idle if row.rank is None and row.cause in ("host", "launch_call")
     )
     if share <= HOST_BOUND:
         return []
-    mend = (
-        ""
-        if known_cycle
-        else "give --cycle-ms, or --tokens-per-second with --accept-length and --batch, "
-        "measured without a profiler"
-    )
+    mend = "give --cycle-ms, or --tokens-per-second with --accept-length and --batch, "
+    mend = mend + "measured without a profiler" if ask else ""
     return [
         Note(
             "host_bound",
-            f"The GPU waits for the host and its launch calls {share:.0%} of the cycle: the "
-            "profiler stretches such a cycle, and idle more than work",
+            f"The GPU waits for the host and its launch calls {percent(share, 0)} of the cycle: "
+            "the profiler stretches such a cycle, and idle more than work",
             mend,
         )
     ]
@@ -74,7 +70,7 @@ def other_activity(
     return share, [
         Note(
             "other_activity",
-            f"{share:.1%} of GPU busy time has no known activity; most of it: {top}",
+            f"{percent(share)} of GPU busy time has no known activity; most of it: {top}",
             "name them in a file for --activity-rules",
         )
     ]
@@ -145,7 +141,7 @@ def ranks_apart(shares: Sequence[StageShare]) -> list[Note]:
             if s.rank is not None and s.stage == stage and s.part_of is None
         }
         if len(values) > 1 and max(values.values()) - min(values.values()) > RANKS_APART:
-            named = ", ".join(f"rank {r} {v:.1%}" for r, v in values.items())
+            named = ", ".join(f"rank {r} {percent(v)}" for r, v in values.items())
             notes.append(
                 Note("ranks_disagree", f"The share of {stage} differs between ranks: {named}")
             )
@@ -184,7 +180,7 @@ def disagreement_note(share: float) -> list[Note]:
     return [
         Note(
             "evidence_disagrees",
-            f"{share:.1%} of the work that the engine marks as the verify forward was placed "
+            f"{percent(share)} of the work that the engine marks as the verify forward was placed "
             "in another stage by better evidence",
             "check that the hooks fit this engine version",
         )

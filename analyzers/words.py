@@ -28,3 +28,8 @@ MARKS = ("", "warmup", "outlier")
 
 # Evidence, best first (design 5.2).
 EVIDENCE = ("specscope", "engine", "frames", "structure")
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share in words, as everywhere in specscope: `90.2 %`."""
+    return f"{100 * share:.{digits}f} %"

@@ -24,7 +24,6 @@ from specscope.dashboards.figures import MOST_BARS, parts_figure, timeline_figur
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.palette import stage_colour
 from specscope.dashboards.safe_text import clean, clean_lines
-from specscope.dashboards.sentence import clauses
 from specscope.dashboards.units import count_text, time_text
 
 _MOST_ACTIVITIES: Final = 5
@@ -111,7 +110,7 @@ def html_page(report: Report, cycle: int | None = None) -> str:
 
 def _page(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> str:
     library = get_plotlyjs()
-    head, _ = clauses(clean(report.verdict.sentence))
+    head = clean(report.verdict.headline)
     return _PAGE.substitute(
         policy=_policy(library, _DRAW),
         version=__version__,
@@ -141,7 +140,7 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
     stages = sections.stage_grid(report)
     if stages is not None:
         yield _table(stages)
-        yield from (f"<p>{_escape(line)}</p>" for line in sections.unprofiled_lines(report))
+        yield from (f"<p>{_escape(line)}</p>" for line in sections.below_the_stages(report))
     if pieces:
         yield from _cycle(report, pieces, asked, bars)
     every_rank = max(len(sections.rank_numbers(report)), 1)
@@ -166,7 +165,7 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
 def _verdict(report: Report) -> Iterator[str]:
     """The first clause as a heading, the others under it."""
     verdict = report.verdict
-    head, details = clauses(clean(verdict.sentence))
+    head, details = clean(verdict.headline), sections.verdict_details(report)
     if sections.is_withheld(report):
         head, details = "No verdict", [clean(reason) for reason in verdict.refused]
     colour = stage_colour(verdict.stage)

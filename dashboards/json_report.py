@@ -108,6 +108,7 @@ def _stage(share: StageShare) -> Json:
         "idle_ns": _ns(share.idle_ns),
         "total_ns": _ns(share.total_ns),
         "collective_ns": _ns(share.collective_ns),
+        "hidden_collective_ns": _ns(share.hidden_collective_ns),
         "work_share": _share(share.work_share),
         "idle_share": _share(share.idle_share),
         "collective_share": _share(share.collective_share),

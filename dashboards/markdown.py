@@ -52,7 +52,7 @@ def _head(report: Report) -> Iterator[str]:
     stages = sections.stage_grid(report)
     if stages is not None:
         yield from _table(stages)
-    yield from (escape(line) for line in sections.unprofiled_lines(report))
+    yield from (escape(line) for line in sections.below_the_stages(report))
     if sections.notes(report):
         notes = (f"{n.text} (mend: {n.mend})" if n.mend else n.text for n in sections.notes(report))
         yield "Warnings:"

@@ -40,6 +40,8 @@ CAUSE_MEANINGS: Final = {
 }
 # Smaller shares are not worth a line on a page; they are in the JSON report.
 _SMALL_SHARE: Final = 0.0005
+# Hidden collectives under this share of their stage are not worth a line.
+_HIDDEN_SHARE: Final = 0.005
 _MANY_LOSSES: Final = 5
 
 
@@ -151,6 +153,24 @@ def unprofiled_lines(report: Report) -> list[str]:
     else:
         lines.append("The work as recorded exceeds it, so no share of it can be given.")
     return lines
+
+
+def below_the_stages(report: Report) -> list[str]:
+    """What belongs to the table of the stages and has no column of its own."""
+    return [*hidden_lines(report), *unprofiled_lines(report)]
+
+
+def hidden_lines(report: Report) -> list[str]:
+    """Collectives that ran behind compute, where they are more than a trace."""
+    hidden = [
+        f"{stage_name(share.stage)} {time_text(share.hidden_collective_ns)}"
+        for share in headline_rows(report)
+        if share.part_of is None
+        and share.hidden_collective_ns >= _HIDDEN_SHARE * share.total_ns > 0
+    ]
+    if not hidden:
+        return []
+    return [f"Hidden behind compute, beside the collectives above: {', '.join(hidden)}."]
 
 
 def rank_grids(report: Report, ranks_in_a_row: int) -> list[Grid]:
@@ -373,7 +393,14 @@ def listed_lines(report: Report) -> list[str]:
 
 def is_withheld(report: Report) -> bool:
     """Is there no answer at all? Without speculation the sentence is the answer."""
-    return report.verdict.sentence.startswith("No verdict")
+    return report.verdict.withheld
+
+
+def verdict_details(report: Report) -> list[str]:
+    """What follows the headline, a line each."""
+    verdict = report.verdict
+    lines = [verdict.basis, *verdict.clauses, *verdict.claims]
+    return [clean(line) for line in lines if line]
 
 
 def recapture_lead(report: Report) -> str:

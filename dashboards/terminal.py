@@ -16,7 +16,6 @@ from specscope.dashboards.grid import Grid
 from specscope.dashboards.layout import BOLD, DIM, fitting, grid_lines, grid_width, hanging, packed
 from specscope.dashboards.palette import stage_colour
 from specscope.dashboards.safe_text import clean, clean_lines
-from specscope.dashboards.sentence import clauses
 from specscope.dashboards.units import share_text
 
 PIPE_COLUMNS: Final = 80
@@ -66,7 +65,7 @@ def _blocks(report: Report, console: Console, colours: bool) -> Iterator[list[Te
     stages = sections.stage_grid(report)
     if stages is not None:
         lines = grid_lines(stages, console, colours=colours)
-        for text in sections.unprofiled_lines(report):
+        for text in sections.below_the_stages(report):
             lines += hanging(text, console, indent=0)
         yield lines
     for grid in _grids(report, console.width):
@@ -104,7 +103,7 @@ def _verdict(report: Report, console: Console) -> list[Text]:
         if sections.headline_rows(report):
             details.append("The figures below are given as far as they mean something.")
     else:
-        head, details = clauses(clean(verdict.sentence))
+        head, details = clean(verdict.headline), sections.verdict_details(report)
     if not verdict.refused:
         details.append(f"Confidence {sections.confidence_line(report)}.")
     lines = hanging(Text(head, BOLD), console, indent=0)

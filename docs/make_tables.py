@@ -15,7 +15,7 @@ Times are integer nanoseconds of each file's own clock. To compare the times of 
 `sources.clock_base_ns` of each. Words are dictionary-encoded. Names of ops, calls and ranges
 come from the trace and may hold anything: treat them as hostile text.
 
-`rank` is added to the tables that are read from a file.
+`rank` is added to the tables that are read from a file; `stage` and `activity` (words) to `ops`.
 """
 
 

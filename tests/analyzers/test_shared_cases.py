@@ -98,6 +98,25 @@ def test_medians_of_the_comparison_cases(name: str) -> None:
     assert lead.median_ns == EXPECTED[name]["median_cycle_ns"]
 
 
+@pytest.mark.parametrize(
+    ("name", "exposed", "hidden"),
+    [("a09_nested_allreduce.json", [16500], [5000]), ("a16_host_runs_ahead.json", None, None)],
+)
+def test_hidden_collectives_are_told_beside_the_exposed_ones(
+    name: str, exposed: list[int] | None, hidden: list[int] | None
+) -> None:
+    report = _report(name)
+    verify = report.share("verify")
+    assert verify is not None
+    if exposed is not None and hidden is not None:
+        assert (verify.collective_ns, verify.hidden_collective_ns) == (exposed[0], hidden[0])
+        return
+    # Two cycles: durations 30,000 and 12,000, of which 11,600 and 9,750 are exposed.
+    durations = 30_000 + 12_000
+    together = 2 * (verify.collective_ns + verify.hidden_collective_ns)
+    assert together == durations
+
+
 def test_verify_dominates_names_the_share_of_the_design() -> None:
     report = _report("a12_verify_dominates.json")
     verify = report.share("verify")

@@ -8,7 +8,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specscope.dashboards import grid, markdown, safe_text, sentence, units
+from specscope.dashboards import grid, markdown, safe_text, units
 from specscope.dashboards.safe_text import clean
 
 
@@ -32,5 +32,5 @@ def test_a_lone_surrogate_can_be_written() -> None:
 
 
 def test_the_examples_in_the_docstrings_hold() -> None:
-    for module in (grid, markdown, safe_text, sentence, units):
+    for module in (grid, markdown, safe_text, units):
         assert doctest.testmod(module).failed == 0, module.__name__
