@@ -11,12 +11,19 @@
  *
  * Every read is bounded by `lim`: the text may be a mapped file with nothing behind it.
  */
+#if defined(__linux__)
+#define _DEFAULT_SOURCE /* madvise */
+#endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -1638,6 +1645,21 @@ static void columns_dealloc(Columns *c)
     Py_DECREF(type);
 }
 
+/* Large columns in huge pages, where the system has them: faults of fresh 4 KiB pages took a
+ * tenth of a scan. A hint; nothing depends on it. */
+static void prefer_huge_pages(uint8_t *data, size_t len)
+{
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    const uintptr_t page = 4096, least = 4u << 20;
+    if (len < least) return;
+    uintptr_t start = ((uintptr_t)data + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)data + len) & ~(page - 1);
+    (void)madvise((void *)start, end - start, MADV_HUGEPAGE);
+#else
+    (void)data, (void)len;
+#endif
+}
+
 static int columns_room(Columns *c, size_t needed)
 {
     if (needed <= c->cap) return 1;
@@ -1648,6 +1670,7 @@ static int columns_room(Columns *c, size_t needed)
         uint8_t *fresh = realloc(c->column[i], cap * COLUMN[i].size);
         if (!fresh) return 0;
         c->column[i] = fresh;
+        prefer_huge_pages(fresh, cap * COLUMN[i].size);
     }
     c->cap = cap;
     return 1;
