@@ -1,0 +1,79 @@
+"""The tables of a report, over all ranks, each made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from specscope.analyzers import attribution
+from specscope.analyzers.activities import ACTIVITIES
+from specscope.analyzers.attribution import Attribution
+from specscope.analyzers.columns import worded
+from specscope.analyzers.words import STAGES
+from specscope.traces import schema
+from specscope.traces.run import Run
+
+
+class Tables(Mapping[str, pa.Table]):
+    """The tables of design section 4 over all ranks, each made when it is asked for."""
+
+    _OWN: Mapping[str, Callable[[Attribution], pa.Table]] = {
+        "stages": attribution.stages_table,
+        "cycles": attribution.cycles_table,
+        "segments": attribution.segments_table,
+        "parts": lambda one: attribution.parts_table(one, attribution.sums(one)),
+    }
+    _READ = ("ops", "calls", "ranges", "collectives", "tracks", "sources", "losses")
+
+    def __init__(self, run: Run, attributed: Sequence[Attribution]) -> None:
+        self._run = run
+        self._attributed = attributed
+        self._made: dict[str, pa.Table] = {}
+
+    def __getitem__(self, name: str) -> pa.Table:
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._OWN, *self._READ))
+
+    def __len__(self) -> int:
+        return len(self._OWN) + len(self._READ)
+
+    def _make(self, name: str) -> pa.Table:
+        if name in self._OWN:
+            pieces = [self._OWN[name](one) for one in self._attributed]
+            return pa.concat_tables(pieces) if pieces else schema.empty(name)
+        if name not in self._READ:
+            raise KeyError(name)
+        placed = {one.number: one for one in self._attributed}
+        pieces = []
+        for one in self._run.ranks:
+            table = getattr(one, name)
+            if name == "ops":
+                table = _placed_ops(table, placed.get(one.rank))
+            pieces.append(_with_rank(table, one.rank))
+        return pa.concat_tables(pieces) if pieces else schema.empty(name)
+
+
+def _placed_ops(table: pa.Table, one: Attribution | None) -> pa.Table:
+    """The `ops` table with what is known of each op: its call, its stage, its activity."""
+    unknown = np.full(table.num_rows, -1, np.int8)
+    stage, activity = unknown, unknown
+    if one is not None:
+        call = one.rank.ops.call
+        column = table.schema.get_field_index("call_id")
+        table = table.set_column(column, "call_id", pa.array(call, mask=call < 0))
+        stage, activity = one.placed.stage_of_op, one.rank.activity
+    table = table.append_column("stage", worded(stage, STAGES))
+    return table.append_column("activity", worded(activity, ACTIVITIES))
+
+
+def _with_rank(table: pa.Table, rank: int) -> pa.Table:
+    names = table.column_names
+    if "rank" in names:
+        return table
+    return table.add_column(0, "rank", pa.array(np.full(table.num_rows, rank, np.int32)))
