@@ -99,3 +99,16 @@ def test_an_empty_trace_says_that_no_work_was_recorded(tmp_path: Path) -> None:
         },
     )
     assert "no work recorded" in report.verdict.sentence
+
+
+def test_a_rank_without_stages_withholds_the_verdict_and_is_named(tmp_path: Path) -> None:
+    whole, bare = trace(), trace()
+    bare["distributedInfo"] = {"rank": 1, "world_size": 2}
+    whole["distributedInfo"] = {"rank": 0, "world_size": 2}
+    bare["traceEvents"] = [e for e in bare["traceEvents"] if e.get("cat") != "user_annotation"]
+    for rank, events in enumerate((whole, bare)):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(events))
+    report = specscope.analyze(
+        specscope.load([tmp_path / "rank0.json", tmp_path / "rank1.json"], cache=False)
+    )
+    assert any("rank 1" in reason for reason in report.verdict.refused)
