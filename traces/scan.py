@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
 from typing import Any
 
 from specscope.traces.errors import TraceFormatError
-from specscope.traces.events import Document, Loss, ScanOptions
+from specscope.traces.events import Document, ScanOptions
+from specscope.traces.scan_losses import Losses
 from specscope.traces.scan_parts import (
     ARRAY_END,
     BAD,
@@ -27,12 +27,12 @@ from specscope.traces.scan_repair import (
     DOCUMENT_START,
     HEADER_PLACE,
     MARGIN,
-    container_end,
     indent_of,
     mend_event,
     mend_header_text,
     places,
 )
+from specscope.traces.scan_values import ValueSkipper, elements_in
 from specscope.traces.text import Source, Text, open_text
 
 PURE_SWITCH = "SPECSCOPE_PURE_PYTHON"
@@ -45,7 +45,6 @@ MEND_WITHIN = 1 << 20  # a broken event longer than this is skipped, not mended
 ELEMENTS_NEAR = 64 << 10
 MAX_BREAKS = 1_000_000  # broken places in one text: some minutes' worth
 MEND_NEAR = 16 << 10  # where the next event is looked for first
-MAX_LOSS_ROWS = 10_000  # of one document; further ones are summed up by reason
 STEP = 1 << 20
 
 
@@ -71,8 +70,12 @@ def scan(
     cannot be read. `reader` forces `native` or `pure`.
     """
     options = options or ScanOptions()
-    text = open_text(source, options.max_text_bytes)
-    events = _reader(reader or reader_name(), options)
+    return scan_text(open_text(source, options.max_text_bytes), options, reader or reader_name())
+
+
+def scan_text(text: Text, options: ScanOptions, reader: str) -> list[Document]:
+    """As `scan`, of a text that is open; closes it."""
+    events = _reader(reader, options)
     try:
         return _Driver(text, events).documents()
     finally:
@@ -90,51 +93,6 @@ def _reader(name: str, options: ScanOptions) -> Reader:
     return PureReader(options)
 
 
-@dataclass
-class _Losses:
-    """The losses of one document, neighbours joined, bounded in number."""
-
-    rows: list[Loss] = field(default_factory=list)
-    skipped: int = 0
-    overflow: dict[str, Loss] = field(default_factory=dict)
-
-    def skip(
-        self,
-        offset: int,
-        end: int,
-        reason: str,
-        action: str,
-        joined: bool = False,
-        count: int = 1,
-    ) -> None:
-        """A stretch that is in no event. `joined`: only separators since the last loss."""
-        last = self.rows[-1] if self.rows else None
-        if joined and last and last.reason == reason and not self.overflow:
-            self.skipped += end - (last.offset + last.length)
-            last.length = end - last.offset
-            last.count += count
-            return
-        self.skipped += end - offset
-        self.note(offset, end - offset, reason, action, count)
-
-    def note(self, offset: int, length: int, reason: str, action: str, count: int = 1) -> None:
-        """A row that skips nothing."""
-        if len(self.rows) < MAX_LOSS_ROWS:
-            self.rows.append(Loss(offset, length, count, reason, action))
-            return
-        row = self.overflow.get(reason)
-        if row is None:
-            more = f"{action}; this row sums up further places"
-            self.overflow[reason] = Loss(offset, length, count, reason, more)
-        else:
-            row.length += length
-            row.count += count
-
-    def all(self) -> list[Loss]:
-        """All rows, sums last."""
-        return self.rows + list(self.overflow.values())
-
-
 class _Driver:
     """Walks over the documents of one text."""
 
@@ -142,11 +100,12 @@ class _Driver:
         self._text = text
         self._reader = reader
         self._breaks = 0
+        self._last_skip = -1  # where the last skipped stretch among the events ended
         self._begin(0)
 
     def _begin(self, start: int) -> None:
         self._start = start
-        self._losses = _Losses()
+        self._losses = Losses()
         self._header: dict[str, bytes] = {}
         self._header_bytes = 0
         self._is_array = self._has_events = self._truncated = False
@@ -371,7 +330,7 @@ class _Driver:
 
     def _value_end(self, at: int, deep: bool = False) -> tuple[int | None, str]:
         """Where the value at `at` ends; else None and `cut`, `deep` or `broken`."""
-        skipper = _ValueSkipper(MAX_DEPTH if not deep else None)
+        skipper = ValueSkipper(MAX_DEPTH if not deep else None)
         pos = at
         while True:
             window = self._text.window(pos, 1)
@@ -422,7 +381,7 @@ class _Driver:
         """Something in the array that is no event: behind it and its like, or as _skip."""
         for size in (ELEMENTS_NEAR, MEND_WITHIN):
             piece, _ = self._held(pos, size)
-            count, end = _elements(piece)
+            count, end = elements_in(piece)
             if count:
                 joined = self._joins(pos)
                 self._losses.skip(
@@ -433,8 +392,6 @@ class _Driver:
             if len(piece) < size:
                 break
         return self._skip(pos, "not_an_event", "skipped; not an object")
-
-    _last_skip = -1
 
     def _joins(self, pos: int) -> bool:
         """Do only separators stand between the last skipped stretch and `pos`?"""
@@ -509,93 +466,6 @@ _NOT_BLANK = re.compile(rb"[^\x00-\x20]")
 _NOT_SEPARATOR = re.compile(rb"[^\x00-\x20,]")
 _HEADER_KEY = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"[\x00-\x20]*:[\x00-\x20]*', re.DOTALL)
 _CUT_KEY = re.compile(rb'"[^"]*(?:"[\x00-\x20]*(?::[\x00-\x20]*)?)?', re.DOTALL)
-_ELEMENT_FOLLOWS = re.compile(rb"[\x00-\x20]*(?:,[\x00-\x20,]*|(?=\]))")
-_SIMPLE_ELEMENT = re.compile(
-    rb'[^\x00-\x20,:{}\[\]"]+|"[^"\\]*(?:\\.[^"\\]*)*"|\[[^\[\]{}"]*\]', re.DOTALL
-)
-_BARE = re.compile(rb'[^\x00-\x20,:{}\[\]"]+')
-_IN_TEXT = re.compile(rb'["\\]')
-_IN_CONTAINER = re.compile(rb'["{}\[\]]')
-_BARE_END = re.compile(rb'[\x00-\x20,:{}\[\]"]')
-
-
-class _ValueSkipper:
-    """Finds the end of a value that may reach over several windows."""
-
-    def __init__(self, max_depth: int | None):
-        self._max = max_depth
-        self._depth = 0
-        self._state = ""  # "", text, slash, container, bare
-        self.fault = ""
-
-    def feed(self, buf: Any, at: int) -> int | None:
-        """Where the value ends in `buf`; None: not here; -1: see `fault`."""
-        end = len(buf)
-        if not self._state:
-            first = buf[at : at + 1]
-            self._state = "text" if first == b'"' else "bare"
-            if first in (b"{", b"["):
-                self._state = "container"
-            elif first == b'"':
-                at += 1
-            elif not _BARE.match(buf, at):
-                self.fault = "broken"
-                return -1
-        while at < end:
-            if self._state == "slash":
-                self._state, at = "text", at + 1
-            elif self._state == "text":
-                found = _IN_TEXT.search(buf, at)
-                if not found:
-                    return None
-                at = found.end()
-                if found[0] == b"\\":
-                    self._state = "slash"
-                elif self._depth == 0:
-                    return at
-                else:
-                    self._state = "container"
-            elif self._state == "bare":
-                found = _BARE_END.search(buf, at)
-                return found.start() if found else None
-            else:
-                found = _IN_CONTAINER.search(buf, at)
-                if not found:
-                    return None
-                at = found.end()
-                if found[0] == b'"':
-                    self._state = "text"
-                elif found[0] in b"{[":
-                    self._depth += 1
-                    if self._max is not None and self._depth > self._max:
-                        self.fault = "deep"
-                        return -1
-                else:
-                    self._depth -= 1
-                    if self._depth == 0:
-                        return at
-        return None
-
-
-def _elements(piece: bytes) -> tuple[int, int]:
-    """How many whole values that are no objects stand in a row, and where the last one ends.
-
-    A value counts only when a comma or the array's bracket follows it in the piece.
-    """
-    count = at = end = 0
-    while piece[at : at + 1] != b"{":
-        found = _SIMPLE_ELEMENT.match(piece, at)
-        if found:
-            stop = found.end()
-        elif piece[at : at + 1] == b"[":
-            stop = container_end(piece, at, len(piece)) or 0
-        else:
-            break
-        follows = _ELEMENT_FOLLOWS.match(piece, stop)
-        if not stop or not follows:
-            break
-        count, end, at = count + 1, stop, follows.end()
-    return count, end
 
 
 def _document(found: Events, **facts: Any) -> Document:

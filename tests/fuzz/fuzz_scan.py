@@ -20,7 +20,7 @@ from pathlib import Path
 from specscope.traces import scan_native
 from specscope.traces.errors import TraceFormatError
 from specscope.traces.events import Document, ScanOptions
-from specscope.traces.scan import _Driver, _reader
+from specscope.traces.scan import scan_text
 from specscope.traces.text import BytesText, StreamText
 from tests.fuzz.compare import differences, unaccounted
 from tests.fuzz.seeds import seed_texts
@@ -109,14 +109,10 @@ def _pieces(text: bytes, size: int) -> Iterator[bytes]:
 def read(text: bytes, reader: str, options: ScanOptions, block: int = 0) -> list[Document] | str:
     """The documents, or the message of the refusal. `block`: as a stream of such blocks."""
     source = StreamText(_pieces(text, block), 1 << 40) if block else BytesText(text, 1 << 40)
-    events = _reader(reader, options)
     try:
-        return _Driver(source, events).documents()
+        return scan_text(source, options, reader)
     except TraceFormatError as error:
         return str(error)
-    finally:
-        events.close()
-        source.close()
 
 
 def faults(text: bytes, options: ScanOptions, rng: random.Random) -> list[str]:

@@ -10,7 +10,8 @@ import pytest
 from specscope.traces import scan as scan_module
 from specscope.traces.errors import TraceFormatError
 from specscope.traces.events import ABSENT, NULLED, REPAIRED, Document
-from specscope.traces.scan import MAX_LOSS_ROWS, scan
+from specscope.traces.scan import scan
+from specscope.traces.scan_losses import MAX_LOSS_ROWS
 from specscope.traces.scan_parts import MAX_DEPTH
 from tests.fuzz.compare import unaccounted
 from tests.fuzz.seeds import LAYOUTS, Event, document
