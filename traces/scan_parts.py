@@ -22,6 +22,7 @@ SUSPECT = 6  # at an event that is fine by itself and that garbage follows
 MAX_EVENT = 16 << 20  # longest event, in bytes
 MAX_DEPTH = 512  # brackets open at one time within an event or a header value
 MAX_NUMBER = 64  # longest number, in bytes
+MAX_INT = (1 << 63) - 1
 MAX_MICROSECONDS = 9_000_000_000_000_000
 
 COLUMN_TYPES = {

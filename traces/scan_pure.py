@@ -20,19 +20,15 @@ import numpy.typing as npt
 
 from specscope.traces.events import (
     ABSENT,
-    DUPLICATE_KEY,
     HAS_DUR,
     HAS_TS,
     NEGATIVE_DUR,
     NOT_INTEGER,
-    NULLED,
-    ODD_DECIMALS,
-    QUOTED_NUMBER,
     REPAIRED,
-    ROUNDED,
     TEXT_ID_BASE,
     ScanOptions,
 )
+from specscope.traces.scan_grammar import BrokenError, EventReader, FrameFilter, RanOutError
 from specscope.traces.scan_parts import (
     ARRAY_END,
     BAD,
@@ -40,20 +36,20 @@ from specscope.traces.scan_parts import (
     GARBAGE,
     MAX_DEPTH,
     MAX_EVENT,
+    MAX_INT,
     MAX_MICROSECONDS,
-    MAX_NUMBER,
     MORE,
     STOPPED,
     SUSPECT,
     TEXT_END,
     Events,
 )
+from specscope.traces.scan_tokens import read_integer, read_quoted_integer, read_time
 from specscope.traces.text import Text, Window
 
 BLOCK = 1 << 20  # bytes decoded at a time
 NEAR_END = 64 << 10  # an event that fails so near a block's end may just be cut by it
 FOLD = 20_000  # rows that are kept as tuples at most
-MAX_INT = (1 << 63) - 1
 
 _NO_NUMBER = object()  # NaN and Infinity
 
@@ -85,20 +81,14 @@ _scan_keys: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(  # type: i
 _SEPARATORS = re.compile(r"[\x00-\x20,]*")
 _FOLLOWS = re.compile(r"[\x00-\x20]*(?:[,\]{]|(\Z))")
 _ARGS = re.compile(r'"args"[\x00-\x20]*:[\x00-\x20]*(?=\{)')
+_BLANKS = re.compile(rb"[\x00-\x20]*")
+_SEPARATORS_B = re.compile(rb"[\x00-\x20,]*")
 _FLOWS = ("s", "f", "t")
 _FRAME = "python_function"
 
 
 class _StrangeError(Exception):
     """The event needs the slow path."""
-
-
-class _RanOutError(Exception):
-    """The text ended inside an event."""
-
-
-class _BrokenError(Exception):
-    """The grammar does not accept the event."""
 
 
 _Row = tuple[int, ...]
@@ -108,9 +98,7 @@ class PureReader:
     """See scan_parts.Reader."""
 
     def __init__(self, options: ScanOptions):
-        self._all_frames = options.all_frames
-        self._needles = options.frame_needles
-        self._wanted: dict[bytes, bool] = {}
+        self._frames = FrameFilter(options)
         self._start_over()
         # The block being read: its text, and where it starts; last: the text ends with it.
         self._block = ""
@@ -242,19 +230,14 @@ class PureReader:
         self._rows.append(self._row(event, ph, cat, block, q, end))
 
     def _unwanted_frame(self, name: Any, block: str, q: int, end: int) -> bool:
-        if self._all_frames:
+        frames = self._frames
+        if frames.all:
             return False
-        if not self._needles or type(name) is not str:
+        if not frames.needles or type(name) is not str:
             return True
         if not name.isascii() and block.find("\\u", q, end) >= 0:
             raise _StrangeError
-        return not self._is_wanted(name.encode("latin-1"))
-
-    def _is_wanted(self, name: bytes) -> bool:
-        known = self._wanted.get(name)
-        if known is None:
-            known = self._wanted[name] = any(needle in name for needle in self._needles)
-        return known
+        return not frames.keeps(name.encode("latin-1"))
 
     def _row(self, event: dict[str, Any], ph: str, cat: Any, block: str, q: int, end: int) -> _Row:
         get = event.get
@@ -403,13 +386,13 @@ class PureReader:
                 self._first_odd = base + q
             self._odd += 1
         room = end - q
-        event = _Event(self, buf, min(end, q + MAX_EVENT))
+        event = EventReader(self._frames, buf, min(end, q + MAX_EVENT))
         try:
             behind = event.read(q)
-        except _RanOutError:
+        except RanOutError:
             short = room < MAX_EVENT and not window.final
             return (MORE if short else BAD), base + q, True
-        except _BrokenError:
+        except BrokenError:
             return BAD, base + q, True
         if not force:
             look = _BLANKS.match(buf, behind).end()  # type: ignore[union-attr]
@@ -422,7 +405,7 @@ class PureReader:
         self._event_bytes += behind - q
         return STOPPED, base + behind, force
 
-    def _commit(self, event: _Event, offset: int) -> None:
+    def _commit(self, event: EventReader, offset: int) -> None:
         self._events += 1
         if event.unwanted():
             cat = event.cat
@@ -476,10 +459,10 @@ class PureReader:
 
     def repaired(self, event: bytes, offset: int) -> bool:
         """See Reader."""
-        reader = _Event(self, event, min(len(event), MAX_EVENT))
+        reader = EventReader(self._frames, event, min(len(event), MAX_EVENT))
         try:
             behind = reader.read(0)
-        except (_RanOutError, _BrokenError):
+        except (RanOutError, BrokenError):
             return False
         if behind != len(event):
             return False
@@ -589,389 +572,3 @@ def _raw_args(block: str, q: int, end: int) -> bytes:
         raise _StrangeError
     _, stop = _scan_once(block, key.end())
     return block[key.end() : stop].encode("latin-1")
-
-
-# ---- numbers
-
-_TIME = re.compile(rb"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
-_NO_NUMBER_WORD = re.compile(rb"[+-]?(?:inf|nan|infinity)", re.IGNORECASE)
-_INTEGER = re.compile(rb"(-?[0-9]{1,19})(?:\.0+)?")
-_HEX = re.compile(rb"0[xX][0-9a-fA-F]{1,15}")
-
-
-def read_time(token: bytes) -> tuple[int | None, int]:
-    """Microseconds as text into nanoseconds, by the digits; None when unreadable; flags."""
-    if len(token) > MAX_NUMBER:
-        return None, 0
-    if _NO_NUMBER_WORD.fullmatch(token):
-        return None, NULLED
-    found = _TIME.fullmatch(token)
-    if not found:
-        return None, 0
-    whole, fraction = found[2], found[3] or b""
-    digits = whole + fraction
-    if not digits:
-        return None, 0
-    if found[4] is not None:
-        return _with_exponent(found[1] == b"-", digits, len(whole) + int(found[4]))
-    if int(whole or b"0") > MAX_MICROSECONDS:
-        return None, 0
-    ns = int(whole + (fraction + b"000")[:3])
-    flags = 0
-    if len(fraction) > 3:
-        flags = ROUNDED
-        ns += fraction[3] >= 0x35
-    elif len(fraction) in (1, 2):
-        flags = ODD_DECIMALS
-    return (-ns if found[1] == b"-" else ns), flags
-
-
-def _with_exponent(negative: bool, digits: bytes, point: int) -> tuple[int | None, int]:
-    upto = point + 3
-    ns = int(digits[: max(upto, 0)].ljust(max(upto, 0), b"0") or b"0")
-    if ns > MAX_MICROSECONDS * 1000:
-        return None, 0
-    flags = ODD_DECIMALS
-    if len(digits) - point > 3:
-        flags |= ROUNDED
-        if 0 <= upto < len(digits) and digits[upto] >= 0x35:
-            ns += 1
-    return (-ns if negative else ns), flags
-
-
-def read_integer(token: bytes) -> tuple[int, int]:
-    """A bare word as an integer (also with .0 behind); ABSENT and why."""
-    if token == b"null":
-        return ABSENT, 0
-    if _NO_NUMBER_WORD.fullmatch(token):
-        return ABSENT, NULLED
-    found = _INTEGER.fullmatch(token)
-    if not found or abs(value := int(found[1])) > MAX_INT:
-        return ABSENT, NOT_INTEGER
-    return value, 0
-
-
-def read_quoted_integer(token: bytes) -> tuple[int, int]:
-    """The same in quotes, where hex is fine too and nothing stands for absent."""
-    if not token:
-        return ABSENT, 0
-    if _HEX.fullmatch(token):
-        return int(token, 16), 0
-    if b"." in token or token == b"null":
-        return ABSENT, NOT_INTEGER
-    return read_integer(token)
-
-
-# ---- texts
-
-_ESCAPE = re.compile(
-    rb'\\(?:(["\\/bfnrt])'
-    rb"|u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
-    rb"|u([0-9a-fA-F]{4}))"
-)
-_LETTERS = {
-    b'"': b'"',
-    b"\\": b"\\",
-    b"/": b"/",
-    b"b": b"\b",
-    b"f": b"\f",
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-}
-
-
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    if found[1]:
-        return _LETTERS[found[1]]
-    if found[2]:
-        high, low = int(found[2], 16), int(found[3], 16)
-        return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00)).encode()
-    value = int(found[4], 16)
-    return b"\xef\xbf\xbd" if 0xD800 <= value < 0xE000 else chr(value).encode()
-
-
-def unescape(content: bytes) -> bytes:
-    """Without JSON escapes; a backslash that begins none stays, half a pair is U+FFFD."""
-    return _ESCAPE.sub(_unescaped, content) if b"\\" in content else content
-
-
-# ---- one event, written out
-
-_BLANKS = re.compile(rb"[\x00-\x20]*")
-_SEPARATORS_B = re.compile(rb"[\x00-\x20,]*")
-_STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_BARE = re.compile(rb'[^\x00-\x20,:{}\[\]"]*')
-_STRUCTURE = re.compile(rb'["{}\[\]]')
-
-_ARGS_KEYS = {
-    b"correlation": "correlation",
-    b"device": "device",
-    b"stream": "stream",
-    b"graph node id": "graph_node",
-    b"bytes": "bytes",
-    b"Bytes": "bytes",
-    b"External id": "external_id",
-    b"external id": "external_id",
-    b"Collective name": "collective",
-}
-_NO_IDS = dict.fromkeys(
-    ("correlation", "device", "stream", "graph_node", "bytes", "external_id"), ABSENT
-)
-
-
-class _Event:
-    """read_event of _scan.c."""
-
-    def __init__(self, reader: PureReader, buf: Any, lim: int):
-        self._reader = reader
-        self._buf = buf
-        self._lim = lim
-        self.ph = 0
-        self.cat: bytes | None = None
-        self.name: bytes | None = None
-        self.pid: int | bytes = ABSENT
-        self.tid: int | bytes = ABSENT
-        self.ts = ABSENT
-        self.dur = 0
-        self.flags = 0
-        self.ids = dict(_NO_IDS)
-        self.args: bytes | None = None
-        self.collective = False
-
-    def unwanted(self) -> bool:
-        """Is the event kept out by design, as far as is known now?"""
-        if self.ph in b"sft":
-            return True
-        reader = self._reader
-        if reader._all_frames or self.cat != b"python_function":
-            return False
-        if not reader._needles or self.name is None:
-            return True
-        return not reader._is_wanted(self.name)
-
-    def read(self, at: int) -> int:
-        """The event at `at`; where it ends. Raises _RanOutError or _BrokenError."""
-        at, more = self._first_member(at + 1)
-        seen: set[bytes] = set()
-        while more:
-            key, at = self._key(at)
-            if key in (b"traceEvents", b"schemaVersion"):
-                raise _BrokenError
-            read = _EVENT_KEYS.get(key)
-            if read is None:
-                at = self._value_end(at, 1)
-            else:
-                if key in seen:
-                    self.flags |= DUPLICATE_KEY
-                seen.add(key)
-                at = read(self, at)
-            at, more = self._next_member(at)
-        return at
-
-    # ---- walking
-
-    def _skip_blanks(self, at: int) -> int:
-        at = _BLANKS.match(self._buf, at, self._lim).end()  # type: ignore[union-attr]
-        if at >= self._lim:
-            raise _RanOutError
-        return at
-
-    def _byte(self, at: int) -> bytes:
-        byte: bytes = self._buf[at : at + 1]
-        return byte
-
-    def _first_member(self, at: int) -> tuple[int, bool]:
-        at = self._skip_blanks(at)
-        return self._member_or_end(at)
-
-    def _next_member(self, at: int) -> tuple[int, bool]:
-        at = self._skip_blanks(at)
-        if self._byte(at) == b",":
-            return self._member_or_end(self._skip_blanks(at + 1))
-        if self._byte(at) == b"}":
-            return at + 1, False
-        raise _BrokenError
-
-    def _member_or_end(self, at: int) -> tuple[int, bool]:
-        byte = self._byte(at)
-        if byte == b'"':
-            return at + 1, True
-        if byte == b"}":
-            return at + 1, False
-        raise _BrokenError
-
-    def _string_end(self, at: int) -> int:
-        found = _STRING_REST.match(self._buf, at, self._lim)
-        if not found:
-            raise _RanOutError
-        return found.end()
-
-    def _key(self, at: int) -> tuple[bytes, int]:
-        """The key behind the quote at `at`, without escapes, and where its value starts."""
-        end = self._string_end(at)
-        key = unescape(self._buf[at : end - 1])
-        at = self._skip_blanks(end)
-        if self._byte(at) != b":":
-            raise _BrokenError
-        return key, self._skip_blanks(at + 1)
-
-    def _value_end(self, at: int, depth: int) -> int:
-        byte = self._byte(at)
-        if byte == b'"':
-            return self._string_end(at + 1)
-        if byte in (b"{", b"["):
-            return self._container_end(at, depth)
-        end = _BARE.match(self._buf, at, self._lim).end()  # type: ignore[union-attr]
-        if end >= self._lim:
-            raise _RanOutError
-        if end == at:
-            raise _BrokenError
-        return end
-
-    def _container_end(self, at: int, depth: int) -> int:
-        base = depth
-        while True:
-            found = _STRUCTURE.search(self._buf, at, self._lim)
-            if not found:
-                raise _RanOutError
-            token, at = found[0], found.end()
-            if token == b'"':
-                at = self._string_end(at)
-            elif token in b"{[":
-                depth += 1
-                if depth > MAX_DEPTH:
-                    raise _BrokenError
-            else:
-                depth -= 1
-                if depth == base:
-                    return at
-
-    def _content(self, at: int, end: int) -> bytes:
-        """What stands between the quotes, escapes and all."""
-        content: bytes = self._buf[at + 1 : end - 1]
-        return content
-
-    # ---- members
-
-    def _read_ph(self, at: int) -> int:
-        end = self._value_end(at, 1)
-        text = unescape(self._content(at, end)) if self._byte(at) == b'"' else b""
-        self.ph = text[0] if len(text) == 1 and text[0] < 0x80 else 0
-        return end
-
-    def _read_cat(self, at: int) -> int:
-        end = self._value_end(at, 1)
-        self.cat = unescape(self._content(at, end)) if self._byte(at) == b'"' else None
-        return end
-
-    def _read_name(self, at: int) -> int:
-        end = self._value_end(at, 1)
-        self.name = unescape(self._content(at, end)) if self._byte(at) == b'"' else None
-        return end
-
-    def _track(self, at: int) -> tuple[int | bytes, int]:
-        end = self._value_end(at, 1)
-        first = self._byte(at)
-        if first == b'"':
-            return unescape(self._content(at, end)), end
-        value, flags = ABSENT, NOT_INTEGER
-        if first not in (b"{", b"["):
-            value, flags = read_integer(self._buf[at:end])
-        if value != ABSENT and value <= TEXT_ID_BASE:
-            value, flags = ABSENT, NOT_INTEGER
-        self.flags |= flags
-        return value, end
-
-    def _read_pid(self, at: int) -> int:
-        self.pid, end = self._track(at)
-        return end
-
-    def _read_tid(self, at: int) -> int:
-        self.tid, end = self._track(at)
-        return end
-
-    def _time(self, at: int) -> tuple[int | None, int]:
-        end = self._value_end(at, 1)
-        first = self._byte(at)
-        if first in (b"{", b"["):
-            return None, end
-        if first == b'"':
-            self.flags |= QUOTED_NUMBER
-            ns, flags = read_time(self._content(at, end))
-        else:
-            ns, flags = read_time(self._buf[at:end])
-        self.flags |= flags
-        return ns, end
-
-    def _read_ts(self, at: int) -> int:
-        self.flags &= ~HAS_TS
-        self.ts = ABSENT
-        ns, end = self._time(at)
-        if ns is not None:
-            self.flags |= HAS_TS
-            self.ts = ns
-        return end
-
-    def _read_dur(self, at: int) -> int:
-        self.flags &= ~HAS_DUR
-        self.dur = 0
-        ns, end = self._time(at)
-        if ns is not None:
-            self.flags |= HAS_DUR
-            if ns < 0:
-                self.flags |= NEGATIVE_DUR
-            else:
-                self.dur = ns
-        return end
-
-    def _read_args(self, at: int) -> int:
-        self.ids = dict(_NO_IDS)
-        self.args, self.collective = None, False
-        if self._byte(at) != b"{" or self.unwanted():
-            return self._value_end(at, 1)
-        start = at
-        at, more = self._first_member(at + 1)
-        seen: set[str] = set()
-        while more:
-            key, at = self._key(at)
-            column = _ARGS_KEYS.get(key)
-            if column is not None:
-                if column in seen:
-                    self.flags |= DUPLICATE_KEY
-                seen.add(column)
-            if column is None or column == "collective":
-                self.collective |= column is not None
-                at = self._value_end(at, 2)
-            else:
-                at = self._read_id(at, column)
-            at, more = self._next_member(at)
-        if self.ids["graph_node"] == 0:
-            self.ids["graph_node"] = ABSENT
-        self.args = self._buf[start:at]
-        return at
-
-    def _read_id(self, at: int, column: str) -> int:
-        end = self._value_end(at, 2)
-        first = self._byte(at)
-        if first == b'"':
-            value, flags = read_quoted_integer(self._content(at, end))
-        elif first in (b"{", b"["):
-            value, flags = ABSENT, NOT_INTEGER
-        else:
-            value, flags = read_integer(self._buf[at:end])
-        self.ids[column] = value
-        self.flags |= flags
-        return end
-
-
-_EVENT_KEYS: dict[bytes, Callable[[_Event, int], int]] = {
-    b"ph": _Event._read_ph,
-    b"cat": _Event._read_cat,
-    b"name": _Event._read_name,
-    b"pid": _Event._read_pid,
-    b"tid": _Event._read_tid,
-    b"ts": _Event._read_ts,
-    b"dur": _Event._read_dur,
-    b"args": _Event._read_args,
-}
