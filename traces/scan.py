@@ -100,6 +100,7 @@ class _Driver:
         self._text = text
         self._reader = reader
         self._breaks = 0
+        self._unclosed = False  # the text ended between the events of a bare array
         self._last_skip = -1  # where the last skipped stretch among the events ended
         self._begin(0)
 
@@ -132,8 +133,8 @@ class _Driver:
             out.append(self._finish(pos))
         if out:
             out[-1].losses.extend(self._text.losses)
-            gzip_cut = any(loss.reason != "gzip_trailing" for loss in self._text.losses)
-            out[-1].truncated |= gzip_cut
+            if self._unclosed and any(loss.reason != "gzip_trailing" for loss in self._text.losses):
+                out[-1].truncated = True
         return out
 
     def _finish(self, end: int) -> Document:
@@ -259,7 +260,8 @@ class _Driver:
         piece, final = self._held(pos, MAX_KEY)
         key = _HEADER_KEY.match(piece)
         if not key or key.end() == len(piece):
-            if final and (not key or key.end() == len(piece)) and _CUT_KEY.fullmatch(piece):
+            if final and _CUT_KEY.fullmatch(piece):
+                self._text_end = pos + len(piece)
                 return self._cut_off(pos)
             return None
         name = key[1].decode("utf-8", "replace")
@@ -269,18 +271,18 @@ class _Driver:
             return self._array(at + 1, bare=False)
         end, fault = self._value_end(at)
         if fault == "cut":
-            mended = self._mend_header(name, at) if first == b'"' else None
+            mendable = first == b'"' and self._text_end - at <= MAX_HEADER_VALUE
+            mended = self._mend_header(name, at) if mendable else None
             return self._cut_off(pos) if mended is None else mended
-        if fault == "deep":
-            end2, _ = self._value_end(at, deep=True)
-            end = end2 if end2 is not None else self._text_end
-            self._losses.skip(pos, end, "too_deep", f"skipped; nested over {MAX_DEPTH} deep")
-            return end
         if end is None:
             return None
+        if fault == "deep":
+            self._losses.skip(pos, end, "too_deep", f"skipped; nested over {MAX_DEPTH} deep")
+            return end
         byte = self._next(end, _NOT_BLANK, release=False)[1]
         if byte and byte not in b",}":
-            return self._mend_header(name, at) if first == b'"' else None
+            mendable = first == b'"' and end - at <= MAX_HEADER_VALUE
+            return self._mend_header(name, at) if mendable else None
         self._keep_header(name, pos, at, end)
         return end
 
@@ -316,30 +318,24 @@ class _Driver:
         return end
 
     def _cut_off(self, pos: int) -> int:
-        self._cut(pos, self._end_of_text(pos))
+        """The text, whose end is known by now, ends in the member at `pos`."""
+        self._cut(pos, self._text_end)
         return -1
 
-    def _end_of_text(self, pos: int) -> int:
-        while True:
-            window = self._text.window(pos, 1)
-            if window.final:
-                self._text_end = window.end
-                return window.end
-            pos = window.end
-            self._text.release(pos)
-
-    def _value_end(self, at: int, deep: bool = False) -> tuple[int | None, str]:
-        """Where the value at `at` ends; else None and `cut`, `deep` or `broken`."""
-        skipper = ValueSkipper(MAX_DEPTH if not deep else None)
+    def _value_end(self, at: int) -> tuple[int | None, str]:
+        """Where the value at `at` ends, `deep` when it is nested too deep; None and `cut` when
+        the text ends before, None and `broken` when there is no value."""
+        skipper = ValueSkipper()
         pos = at
         while True:
             window = self._text.window(pos, 1)
             done = skipper.feed(window.buf, pos - window.base)
             if done is not None:
-                return (window.base + done, "") if done >= 0 else (None, skipper.fault)
+                deep = "deep" if skipper.deepest > MAX_DEPTH else ""
+                return (window.base + done, deep) if done >= 0 else (None, "broken")
             pos = window.end
             if pos - at > MAX_HEADER_VALUE:
-                self._text.release(pos)
+                self._text.release(pos)  # it will not be kept
             if window.final:
                 self._text_end = pos
                 return None, "cut"
@@ -356,9 +352,8 @@ class _Driver:
             if status == ARRAY_END:
                 return pos + 1
             if status == TEXT_END:
-                if not bare:
-                    return self._cut(pos, pos)
-                return pos
+                self._unclosed = bare
+                return pos if bare else self._cut(pos, pos)
             self._count_break()
             broken = status != GARBAGE
             after = self._broken_event(pos, status) if broken else self._element(pos)

@@ -20,14 +20,13 @@ _BARE_END = re.compile(rb'[\x00-\x20,:{}\[\]"]')
 class ValueSkipper:
     """Finds the end of a value that may reach over several windows."""
 
-    def __init__(self, max_depth: int | None):
-        self._max = max_depth
+    def __init__(self) -> None:
+        self.deepest = 0  # brackets that were open at one time
         self._depth = 0
         self._state = ""  # "", text, slash, container, bare
-        self.fault = ""
 
     def feed(self, buf: Any, at: int) -> int | None:
-        """Where the value ends in `buf`; None: not here; -1: see `fault`."""
+        """Where the value ends in `buf`; None: not here; -1: there is none."""
         end = len(buf)
         if not self._state:
             first = buf[at : at + 1]
@@ -37,7 +36,6 @@ class ValueSkipper:
             elif first == b'"':
                 at += 1
             elif not _BARE.match(buf, at):
-                self.fault = "broken"
                 return -1
         while at < end:
             if self._state == "slash":
@@ -65,9 +63,7 @@ class ValueSkipper:
                     self._state = "text"
                 elif found[0] in b"{[":
                     self._depth += 1
-                    if self._max is not None and self._depth > self._max:
-                        self.fault = "deep"
-                        return -1
+                    self.deepest = max(self.deepest, self._depth)
                 else:
                     self._depth -= 1
                     if self._depth == 0:

@@ -16,7 +16,7 @@ from specscope.traces.errors import TraceFormatError
 from specscope.traces.events import ScanOptions
 from specscope.traces.scan import scan
 from specscope.traces.text import open_text
-from tests.fuzz.compare import unaccounted
+from tests.fuzz.compare import differences, unaccounted
 from tests.fuzz.seeds import document, random_event
 from tests.traces.scan_readers import each_reader, names, plain, reasons, wrap
 
@@ -94,7 +94,30 @@ def test_a_cut_gzip_gives_its_complete_events(share: float, reader: str) -> None
 @each_reader
 def test_a_gzip_cut_in_its_trailer_loses_no_event(reader: str) -> None:
     (found,) = scan(gzip.compress(trace())[:-4], reader=reader)
-    assert (found.events, reasons(found)) == (400, ["gzip_truncated"])
+    assert (found.events, found.truncated, reasons(found)) == (400, False, ["gzip_truncated"])
+
+
+@each_reader
+def test_a_bare_array_without_end_in_a_cut_gzip_is_truncated(reader: str) -> None:
+    text = ("[" + plain("a") + ",\n").encode()
+    assert not scan(gzip.compress(text), reader=reader)[0].truncated
+    assert scan(gzip.compress(text)[:-4], reader=reader)[0].truncated
+
+
+LONG_HEADERS = {
+    "cut": b'{"a": "' + b"x" * (18 << 20),
+    "deep": b'{"a": [' + b"1," * (9 << 20) + b"[" * 600 + b"]" * 601 + b', "b": 1}',
+    "followed by garbage": b'{"a": "' + b"x" * (18 << 20) + b'" y, \n"b": 1}',
+    "fine": b'{"a": "' + b"x" * (18 << 20) + b'", "b": 1}',
+}
+
+
+@pytest.mark.parametrize("kind", LONG_HEADERS)
+def test_a_long_header_value_reads_alike_whole_and_as_a_stream(kind: str) -> None:
+    text = LONG_HEADERS[kind]
+    whole = scan(text, reader="pure")
+    assert not differences(scan(gzip.compress(text, 1), reader="pure"), whole)
+    assert not unaccounted(whole, len(text))
 
 
 @each_reader
