@@ -1,5 +1,6 @@
-from collections.abc import Buffer
 from typing import Any, final
+
+from typing_extensions import Buffer
 
 @final
 class Block:
