@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from . import schema
@@ -24,6 +26,8 @@ from .kineto_facts import dropped_counts, read_facts
 from .kineto_losses import Losses, repaired_ends, report_odd_times, valid_ops, with_time
 from .kineto_tables import call_table, op_table, range_table, track_table
 from .run import RankTables
+
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -97,17 +101,20 @@ def _one_rank(
     report_odd_times(events, losses)
     calls = with_time(events, events.rows("call", "call"), losses)
     ranges = with_time(events, events.rows("annotation", "frame"), losses)
-    ops = valid_ops(events, events.rows("kernel", "set"), calls, losses)
-    tables = {
-        "ops": op_table(events, ops, repaired_ends(events, ops, losses)),
-        "calls": call_table(events, calls),
-        "ranges": range_table(events, ranges),
-        "tracks": track_table(events),
-    }
+    with ThreadPoolExecutor(1) as pool:  # numpy works outside the interpreter lock
+        gpu_work = pool.submit(_gpu_work, events, calls, source)
+        tables = {
+            "calls": call_table(events, calls),
+            "ranges": range_table(events, ranges),
+            "tracks": track_table(events),
+        }
+        known = read_facts(events, header, tables, label)
+        ops, tables["ops"], of_ops = gpu_work.result()
+    losses.rows += of_ops.rows
     collectives, unreadable = collective_table(events, ops, ranges)
     losses.add(unreadable, "collective_unreadable", "left out of the collectives")
     facts = {
-        **read_facts(events, header, tables, label),
+        **known,
         "path": source.path,
         "reader": source.reader,
     }
@@ -119,6 +126,13 @@ def _one_rank(
         sources=_source_table(source, facts),
         facts=facts,
     )
+
+
+def _gpu_work(events: Events, calls: Ints, source: Source) -> tuple[Ints, pa.Table, Losses]:
+    """The ops whose times can be true, their table, and what was wrong with others."""
+    losses = Losses(source.path)
+    ops = valid_ops(events, events.rows("kernel", "set"), calls, losses)
+    return ops, op_table(events, ops, repaired_ends(events, ops, losses)), losses
 
 
 def _source_table(source: Source, facts: dict[str, Any]) -> pa.Table:

@@ -195,4 +195,8 @@ def _kinds_by_name(
 
 
 def _nullable(values: Ints) -> pa.Array:
-    return pa.array(values, mask=values == ABSENT)
+    missing = values == ABSENT
+    count = int(np.count_nonzero(missing))
+    if count == len(values):
+        return pa.nulls(count, pa.int64())
+    return pa.array(values, mask=missing) if count else pa.array(values)
