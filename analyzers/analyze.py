@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from specscope.analyzers import (
     activities,
     attribution,
     coverage,
     cycles,
-    marks,
+    refusals,
     rows,
     stages,
     verdict,
@@ -25,7 +23,6 @@ from specscope.analyzers import (
 from specscope.analyzers import rank as ranks
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import Bool
-from specscope.analyzers.links import LAUNCHING
 from specscope.analyzers.report import Report, Unprofiled
 from specscope.analyzers.report_tables import Tables
 from specscope.analyzers.shares import counted
@@ -97,7 +94,7 @@ def _report(
     uncertain = _uncertain(attributed, leading)
     apart = warnings.disagreement(attributed)
     engine = rows.engine_of(run)
-    refused = _refusals(run, prepared, attributed, covered, kind, on_host)
+    refused = refusals.reasons(run, prepared, attributed, covered, kind, on_host)
     if speculates or not attributed:
         decision = verdict.decide(shares, attributed, refused, unprofiled, engine, uncertain, apart)
     else:
@@ -111,7 +108,7 @@ def _report(
     cycle_rows = tuple(rows.cycle_rows(attributed, lead))
     found = [
         *run.notes,
-        *warnings.no_gpu(_gpu_counts(prepared)),
+        *warnings.no_gpu(refusals.gpu_counts(prepared)),
         *(warnings.host_bound(idle, ask=speculates and unprofiled is None)),
         *notes,
         *(warnings.cycles(cycle_rows, attributed) if attributed else []),
@@ -142,59 +139,6 @@ def _report(
 
 def _leading_cycles(one: Attribution, lead: tuple[str, int | None] | None) -> Bool:
     return one.cycles.of(*lead) if lead else np.zeros(len(one.cycles), dtype=bool)
-
-
-def _gpu_counts(prepared: list[ranks.Rank]) -> list[tuple[int, int, int]]:
-    return [
-        (
-            one.tables.rank,
-            len(one.ops.start),
-            int(np.isin(one.calls.kind, LAUNCHING).sum()),
-        )
-        for one in prepared
-    ]
-
-
-def _refusals(
-    run: Run,
-    prepared: list[ranks.Rank],
-    attributed: list[Attribution],
-    covered: Sequence[coverage.Coverage],
-    kind: str | None,
-    on_host: bool,
-) -> list[str]:
-    missing = [
-        (rank, launches) for rank, ops, launches in _gpu_counts(prepared) if launches and not ops
-    ]
-    if missing:
-        rank, launches = missing[0]
-        who = f"rank {rank}: " if len(run.ranks) > 1 else ""
-        return [f"{who}no GPU events in this trace although {launches} launch calls are there"]
-    if not attributed:
-        return [_no_stages(run)]
-    if len(attributed) < len(prepared):
-        seen = {one.number for one in attributed}
-        lost = ", ".join(str(one.tables.rank) for one in prepared if one.tables.rank not in seen)
-        return [f"no stages found on rank {lost}: nothing in its trace names or shows them"]
-    if kind != "speculation":
-        return [coverage.too_few(0)]
-    return coverage.reasons(list(covered), on_host)
-
-
-def _no_stages(run: Run) -> str:
-    """No evidence of any stage: say which range names there are."""
-    names: dict[str, None] = {}
-    for one in run.ranks:
-        table = one.ranges.filter(pc.equal(one.ranges["kind"].cast(pa.string()), "annotation"))
-        for name in table["name"].unique().to_pylist()[:20]:
-            names[str(name)[:60]] = None
-    if not any(one.ops.num_rows or one.calls.num_rows or one.ranges.num_rows for one in run.ranks):
-        return "no work recorded in this trace"
-    captures = [name for name in names if (mark := marks.read(name)) and mark.role == "capture"]
-    if captures:
-        return f"a trace of graph capture ({captures[0]}), not of serving: no cycle runs in it"
-    seen = ", ".join(list(names)[:8]) or "none"
-    return f"no stages found: nothing in the trace names or shows them (annotations: {seen})"
 
 
 def _uncertain(attributed: list[Attribution], leading: list[Bool]) -> float:

@@ -1,4 +1,4 @@
-"""How much of the counted cycles rests on evidence, and when a verdict is refused (5.8)."""
+"""How much of the counted cycles rests on evidence, and what is missing in them (5.8)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import Bool, Int
 from specscope.analyzers.links import GRAPH_LAUNCH, KERNEL, LAUNCHING
 from specscope.analyzers.rank import Rank
-from specscope.analyzers.words import WORK, percent
-
-MIN_CYCLES = 3
-MIN_PLACED = 0.9
+from specscope.analyzers.replays import Short, short_replays
+from specscope.analyzers.words import WORK
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,7 @@ class Coverage:
     launches_without_op: int  # in the whole capture
     launches_without_op_counted: int  # inside the counted cycles
     graphs_without_op: bool  # graph launches, and not one has an op
+    short_replays: Short | None  # in the counted cycles
     ambiguous_ops: int  # their correlation is used by two processes
     devices: tuple[int, ...]  # that ran kernels
 
@@ -48,12 +47,7 @@ def measure(one: Attribution, rows: Bool) -> Coverage:
     placed = one.placed_segment[inside]
     busy, whole = int(ns[work].sum()), int(ns.sum())
     lost = without_op(one.rank)
-    counts = one.cycles
-    start = one.rank.calls.start[lost]
-    at = np.searchsorted(counts.host_start, start, "right") - 1
-    hit = np.isin(at, counted)
-    if len(counts):
-        hit &= start < counts.host_end[np.maximum(at, 0)]
+    cycle_of_call = _counted_cycle(one, rows)
     host = one.on_host
     return Coverage(
         rank=one.number,
@@ -66,11 +60,22 @@ def measure(one: Attribution, rows: Bool) -> Coverage:
         placed_share=None if host or not busy else int(ns[work & placed].sum()) / busy,
         placed_cycle_share=None if not whole else int(ns[placed].sum()) / whole,
         launches_without_op=len(lost),
-        launches_without_op_counted=int(hit.sum()),
+        launches_without_op_counted=int((cycle_of_call[lost] >= 0).sum()),
         graphs_without_op=_graphs_empty(one.rank),
+        short_replays=short_replays(one.rank, one.placed.stage_of_call, cycle_of_call),
         ambiguous_ops=ops.ambiguous,
         devices=tuple(np.unique(ops.device[ops.kind == KERNEL]).tolist()),
     )
+
+
+def _counted_cycle(one: Attribution, rows: Bool) -> Int:
+    """Per call the counted cycle that the host launched it in, -1: none."""
+    start, cut = one.rank.calls.start, one.cycles
+    if not len(cut):
+        return np.full(len(start), -1, np.int64)
+    at = np.searchsorted(cut.host_start, start, "right") - 1
+    inside = (at >= 0) & rows[np.maximum(at, 0)] & (start < cut.host_end[np.maximum(at, 0)])
+    return np.where(inside, at, -1)
 
 
 def without_op(rank: Rank) -> Int:
@@ -107,52 +112,3 @@ def _graphs_empty(rank: Rank) -> bool:
     if len(graphs) == 0 or not len(rank.ops.start):
         return False
     return not np.isin(graphs, rank.ops.call).any()
-
-
-def too_few(cycles: int) -> str:
-    """The reason that there are not enough cycles."""
-    return f"{cycles} whole speculation cycle{'' if cycles == 1 else 's'}, {MIN_CYCLES} are needed"
-
-
-def reasons(coverage: list[Coverage], on_host: bool) -> list[str]:
-    """Why the verdict is refused, in words; empty when it is not."""
-    found: list[str] = []
-    cycles = min((c.cycles for c in coverage), default=0)
-    if cycles < MIN_CYCLES:
-        found.append(too_few(cycles))
-    if on_host:
-        return found
-    for c in coverage:
-        who = f"rank {c.rank}: " if len(coverage) > 1 else ""
-        if c.ambiguous_ops:
-            found.append(
-                f"{who}ranks cannot be told apart: {c.ambiguous_ops} ops have a correlation that "
-                "two processes of this file use"
-            )
-        if len(c.devices) > 1:
-            named = ", ".join(map(str, c.devices))
-            found.append(
-                f"{who}ranks cannot be told apart: devices {named} ran kernels in one file "
-                "without labels"
-            )
-        if c.graphs_without_op:
-            found.append(
-                f"{who}{c.graph_launches} graph launches and no op of theirs: "
-                "the inside of graphs was not recorded"
-            )
-        elif c.launches_without_op_counted:
-            found.append(
-                f"{who}{c.launches_without_op_counted} launches inside the counted cycles "
-                "have no GPU row"
-            )
-        if c.placed_share is not None and c.placed_share < MIN_PLACED:
-            found.append(
-                f"{who}the stage of {percent(c.placed_share)} of GPU busy time rests on evidence, "
-                f"{percent(MIN_PLACED, 0)} are needed"
-            )
-        elif c.placed_cycle_share is not None and c.placed_cycle_share < MIN_PLACED:
-            found.append(
-                f"{who}the stage of {percent(c.placed_cycle_share)} of the cycle rests on evidence "
-                f"(idle counted where it ends at a placed op), {percent(MIN_PLACED, 0)} are needed"
-            )
-    return found

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import random
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import specscope
 from specscope.analyzers.report import Report
@@ -112,3 +116,87 @@ def test_a_rank_without_stages_withholds_the_verdict_and_is_named(tmp_path: Path
         specscope.load([tmp_path / "rank0.json", tmp_path / "rank1.json"], cache=False)
     )
     assert any("rank 1" in reason for reason in report.verdict.refused)
+
+
+def recording(rank: int = 0) -> dict[str, Any]:
+    """The bundled 70B recording, as JSON."""
+    path = Path(__file__).parents[2] / "examples" / "tp2-70b-eagle3" / f"rank{rank}.trace.json.gz"
+    loaded: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return loaded
+
+
+def graph_rows(events: dict[str, Any]) -> dict[int, list[dict[str, Any]]]:
+    """GPU rows of each graph launch, in order of time."""
+    launches = {
+        e["args"]["correlation"]
+        for e in events["traceEvents"]
+        if e.get("name") == "cudaGraphLaunch" and e.get("ph") == "X"
+    }
+    found: dict[int, list[dict[str, Any]]] = {}
+    for e in events["traceEvents"]:
+        if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+            correlation = e["args"]["correlation"]
+            if correlation in launches:
+                found.setdefault(correlation, []).append(e)
+    return {c: sorted(rows, key=lambda e: float(e["ts"])) for c, rows in found.items()}
+
+
+def without(events: dict[str, Any], lost: list[dict[str, Any]]) -> dict[str, Any]:
+    gone = {id(e) for e in lost}
+    return {**events, "traceEvents": [e for e in events["traceEvents"] if id(e) not in gone]}
+
+
+def test_the_whole_recording_has_no_short_replay(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, recording())
+    assert report.verdict.refused == ()
+    assert all(c.short_replays is None for c in report.coverage)
+
+
+@pytest.mark.parametrize("lose", [1, 50, 300])
+def test_rows_lost_inside_one_graph_replay_refuse_the_verdict(tmp_path: Path, lose: int) -> None:
+    events = recording()
+    rows = sorted(graph_rows(events).values(), key=len)
+    verify = [r for r in rows if len(r) == len(rows[-1])]
+    report = analyzed(tmp_path, without(events, verify[4][-lose:]))
+    assert any("hold fewer ops than others of the same graph" in r for r in report.verdict.refused)
+    assert report.share("verify") is not None
+
+
+def test_rows_lost_at_random_inside_graphs_refuse_the_verdict(tmp_path: Path) -> None:
+    events = recording()
+    choice = random.Random(5)
+    every = [row for rows in graph_rows(events).values() for row in rows]
+    report = analyzed(tmp_path, without(events, choice.sample(every, len(every) // 3)))
+    assert report.verdict.refused
+
+
+def test_files_of_two_captures_are_not_averaged(tmp_path: Path) -> None:
+    one, other = recording(0), recording(1)
+    other["baseTimeNanoseconds"] += 3600 * 10**9
+    for rank, events in enumerate((one, other)):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(events))
+    report = specscope.analyze(
+        specscope.load([tmp_path / "rank0.json", tmp_path / "rank1.json"], cache=False)
+    )
+    assert any("not one capture" in reason for reason in report.verdict.refused)
+    assert report.verdict.share is None
+
+
+def test_ops_without_launch_calls_are_not_blamed_on_missing_marks(tmp_path: Path) -> None:
+    events = recording()
+    events["traceEvents"] = [
+        e for e in events["traceEvents"] if e.get("cat") not in ("cuda_runtime", "cuda_driver")
+    ]
+    report = analyzed(tmp_path, events)
+    assert (
+        "GPU ops can be linked to its launch: no launch call is on record"
+        in (report.verdict.refused[0])
+    )
+
+
+def test_a_file_that_ends_early_is_the_first_reason(tmp_path: Path) -> None:
+    text = json.dumps(trace(), indent=1)
+    path = tmp_path / "cut.json"
+    path.write_text(text[: len(text) // 3])
+    report = specscope.analyze(specscope.load(path, cache=False))
+    assert report.verdict.refused[0] == "the file of rank 0 ends early"

@@ -1,0 +1,160 @@
+"""Why a verdict is withheld, in words, the cause before its consequences (design 5.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from specscope.analyzers import marks
+from specscope.analyzers.attribution import Attribution
+from specscope.analyzers.coverage import Coverage
+from specscope.analyzers.links import LAUNCHING
+from specscope.analyzers.rank import Rank
+from specscope.analyzers.words import percent
+from specscope.traces.run import Run
+
+MIN_CYCLES = 3
+MIN_PLACED = 0.9
+# Notes of the assembly that say that the files given are not of one capture.
+_NOT_ONE_CAPTURE = ("times_apart", "world_size_differs")
+
+
+def reasons(
+    run: Run,
+    prepared: Sequence[Rank],
+    attributed: Sequence[Attribution],
+    coverage: Sequence[Coverage],
+    kind: str | None,
+    on_host: bool,
+) -> list[str]:
+    """Why the verdict is withheld; empty when it is not. `kind` is that of the leading cycles."""
+    apart = [note.text for note in run.notes if note.code in _NOT_ONE_CAPTURE]
+    why = apart + _why(run, prepared, attributed, coverage, kind, on_host)
+    # A file that ends early may hold enough whole cycles all the same.
+    if not why:
+        return []
+    return _ended_early(run) + why
+
+
+def gpu_counts(prepared: Sequence[Rank]) -> list[tuple[int, int, int]]:
+    """(rank, ops, launch calls) of each rank."""
+    return [
+        (one.tables.rank, len(one.ops.start), int(np.isin(one.calls.kind, LAUNCHING).sum()))
+        for one in prepared
+    ]
+
+
+def _ended_early(run: Run) -> list[str]:
+    cut = [str(one.rank) for one in run.ranks if one.facts.get("truncated")]
+    return [f"the file of rank {', '.join(cut)} ends early"] if cut else []
+
+
+def _why(
+    run: Run,
+    prepared: Sequence[Rank],
+    attributed: Sequence[Attribution],
+    coverage: Sequence[Coverage],
+    kind: str | None,
+    on_host: bool,
+) -> list[str]:
+    for rank, ops, launches in gpu_counts(prepared):
+        who = f"rank {rank}: " if len(prepared) > 1 else ""
+        if launches and not ops:
+            return [f"{who}no GPU events in this trace although {launches} launch calls are there"]
+    for one in prepared:
+        who = f"rank {one.tables.rank}: " if len(prepared) > 1 else ""
+        ops, linked = len(one.ops.start), int((one.ops.call >= 0).sum())
+        if ops and not linked:
+            calls = (
+                "no launch call is on record"
+                if not len(one.calls.start)
+                else ("their correlation fits no launch call on record")
+            )
+            return [
+                f"{who}none of {ops} GPU ops can be linked to its launch: {calls}; "
+                "record CPU and CUDA activity together"
+            ]
+    if not attributed:
+        return [_no_stages(run)]
+    if len(attributed) < len(prepared):
+        seen = {one.number for one in attributed}
+        lost = ", ".join(str(one.tables.rank) for one in prepared if one.tables.rank not in seen)
+        return [f"no stages found on rank {lost}: nothing in its trace names or shows them"]
+    if kind != "speculation":
+        return [_too_few(0)]
+    return _by_coverage(coverage, on_host)
+
+
+def _no_stages(run: Run) -> str:
+    """No evidence of any stage: say which range names there are."""
+    names: dict[str, None] = {}
+    for one in run.ranks:
+        table = one.ranges.filter(pc.equal(one.ranges["kind"].cast(pa.string()), "annotation"))
+        for name in table["name"].unique().to_pylist()[:20]:
+            names[str(name)[:60]] = None
+    if not any(one.ops.num_rows or one.calls.num_rows or one.ranges.num_rows for one in run.ranks):
+        return "no work recorded in this trace"
+    captures = [name for name in names if (mark := marks.read(name)) and mark.role == "capture"]
+    if captures:
+        return f"a trace of graph capture ({captures[0]}), not of serving: no cycle runs in it"
+    seen = ", ".join(list(names)[:8]) or "none"
+    return f"no stages found: nothing in the trace names or shows them (annotations: {seen})"
+
+
+def _too_few(cycles: int) -> str:
+    """The reason that there are not enough cycles."""
+    return f"{cycles} whole speculation cycle{'' if cycles == 1 else 's'}, {MIN_CYCLES} are needed"
+
+
+def _by_coverage(coverage: Sequence[Coverage], on_host: bool) -> list[str]:
+    """Too few cycles, rows that are missing, too little that rests on evidence."""
+    found: list[str] = []
+    cycles = min((c.cycles for c in coverage), default=0)
+    if cycles < MIN_CYCLES:
+        found.append(_too_few(cycles))
+    if on_host:
+        return found
+    for c in coverage:
+        who = f"rank {c.rank}: " if len(coverage) > 1 else ""
+        if c.ambiguous_ops:
+            found.append(
+                f"{who}ranks cannot be told apart: {c.ambiguous_ops} ops have a correlation that "
+                "two processes of this file use"
+            )
+        if len(c.devices) > 1:
+            named = ", ".join(map(str, c.devices))
+            found.append(
+                f"{who}ranks cannot be told apart: devices {named} ran kernels in one file "
+                "without labels"
+            )
+        if c.graphs_without_op:
+            found.append(
+                f"{who}{c.graph_launches} graph launches and no op of theirs: "
+                "the inside of graphs was not recorded"
+            )
+        elif c.launches_without_op_counted:
+            found.append(
+                f"{who}{c.launches_without_op_counted} launches inside the counted cycles "
+                "have no GPU row"
+            )
+        if c.short_replays is not None:
+            short = c.short_replays
+            found.append(
+                f"{who}{short.launches} of {short.of} graph replays in the counted cycles hold "
+                f"fewer ops than others of the same graph (down to {short.ops} of {short.whole}): "
+                "GPU rows are missing"
+            )
+        if c.placed_share is not None and c.placed_share < MIN_PLACED:
+            found.append(
+                f"{who}the stage of {percent(c.placed_share)} of GPU busy time rests on evidence, "
+                f"{percent(MIN_PLACED, 0)} are needed"
+            )
+        elif c.placed_cycle_share is not None and c.placed_cycle_share < MIN_PLACED:
+            found.append(
+                f"{who}the stage of {percent(c.placed_cycle_share)} of the cycle rests on evidence "
+                f"(idle counted where it ends at a placed op), {percent(MIN_PLACED, 0)} are needed"
+            )
+    return found
