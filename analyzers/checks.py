@@ -77,6 +77,11 @@ def parse(text: str) -> Check:
     if not _known(name):
         raise UsageError(f"--check: unknown name {name!r}; known are {', '.join(names())}")
     number = float(match["number"]) / (100 if match["percent"] else 1)
+    if "share" in name and not match["percent"] and abs(number) > 1:
+        raise UsageError(
+            f"--check {text.strip()!r}: a share is a fraction from 0 to 1; "
+            f"write {match['number']}% or {number / 100:g}"
+        )
     return Check(text.strip(), name, match["op"], number)
 
 

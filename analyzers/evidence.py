@@ -42,6 +42,7 @@ class Placement:
     sources: tuple[str, ...]
     speculates: bool
     accept_apart: bool = False
+    complete: bool = False  # the evidence names every stage, none is what is left over
     notes: tuple[str, ...] = field(default=())
 
 

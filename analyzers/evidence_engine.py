@@ -75,7 +75,7 @@ def place(marked: list[Marked]) -> Placement | None:
     drafts = speculates(marked)
     openings = _step_openings(marked, thread, drafts) or _scope_openings(scopes, thread, drafts)
     spans = _plain_stages(spans, openings)
-    return Placement(spans, openings, (NAME,), drafts, accept_apart=drafts)
+    return Placement(spans, openings, (NAME,), drafts, accept_apart=drafts, complete=True)
 
 
 def steps(marked: list[Marked]) -> list[Marked]:

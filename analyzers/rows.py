@@ -144,6 +144,7 @@ def facts_of(
     """What is known of the server; None where nothing says it."""
     context = run.context
     facts = run.ranks[0].facts if run.ranks else {}
+    same_batch = batch is None or context.get("batch") in (None, batch)
     k = next((k for a in attributed for k in a.cycles.k if k is not None), None)
     devices = facts.get("devices") or []
     gpus = sorted({str(d.get("name", "")) if isinstance(d, Mapping) else str(d) for d in devices})
@@ -160,6 +161,6 @@ def facts_of(
         "link": context.get("link"),
         "accept_length": context.get("accept_length"),
         "simulated_acceptance": context.get("simulated_acceptance"),
-        "tokens_per_second": context.get("tokens_per_second"),
+        "tokens_per_second": context.get("tokens_per_second") if same_batch else None,
         "source": context.get("source"),
     }

@@ -30,6 +30,8 @@ def cycle_ns(
     Raises:
         UsageError: tokens per second were given and something else is missing; it is asked for.
     """
+    if given.accept_length is not None and not given.accept_length >= 1:
+        raise UsageError("--accept-length includes the bonus token and is 1 or more")
     if given.cycle_ms is not None:
         if not given.cycle_ms > 0:
             raise UsageError("--cycle-ms must be above 0")

@@ -36,7 +36,8 @@ def decide(
 ) -> Verdict:
     """The verdict on a run that speculates."""
     sources = tuple(dict.fromkeys(s for a in attributed for s in a.placed.placement.sources))
-    confidence, why = _confidence(sources, uncertain, disagreement)
+    complete = all(a.placed.placement.complete for a in attributed)
+    confidence, why = _confidence(sources, complete, uncertain, disagreement)
     if refused:
         return Verdict(
             "No verdict: " + "; ".join(refused),
@@ -83,12 +84,16 @@ def _other_shares(top: StageShare, unprofiled: Unprofiled | None) -> Iterator[st
         yield f"{lead}: not known, give --cycle-ms"
     elif top.unprofiled is None:
         length = f"{unprofiled.cycle_ns / 1e6:.2f} ms"
-        yield f"{lead}: cannot be said, all work as recorded exceeds {length}"
+        yield (
+            f"{lead}: cannot be said, the work alone takes longer in the trace than the "
+            f"{length} of that cycle; was it measured on this server?"
+        )
     else:
         low, high = top.unprofiled
         yield (
-            f"{lead} ({unprofiled.cycle_ns / 1e6:.2f} ms, {unprofiled.source}) about "
-            f"{percent(top.cycle_share.value)}, between {percent(low)} and {percent(high)}"
+            f"{lead} ({unprofiled.cycle_ns / 1e6:.2f} ms, {unprofiled.source}) between "
+            f"{percent(low)} and {percent(high)}, {percent(top.cycle_share.value)} if work and "
+            "idle keep their proportion"
         )
 
 
@@ -112,12 +117,16 @@ def _claims(rows: Sequence[StageShare]) -> Iterator[str]:
         yield f"A draft stage that cost nothing would take {saved} off."
 
 
-def _confidence(sources: tuple[str, ...], uncertain: float, disagreement: float) -> tuple[str, str]:
+def _confidence(
+    sources: tuple[str, ...], complete: bool, uncertain: float, disagreement: float
+) -> tuple[str, str]:
     """A word and its reason."""
     if "specscope" in sources:
         word, why = "high", "specscope's own ranges name every stage"
-    elif sources == ("engine",):
+    elif sources == ("engine",) and complete:
         word, why = "high", "the engine's own scopes name every stage"
+    elif sources == ("engine",):
+        word, why = "medium", "ranges named as engines name them, and what lies between them"
     elif "frames" in sources:
         word, why = "medium", "stages from Python frames"
     elif "engine" in sources:

@@ -338,7 +338,7 @@ def coverage_lines(report: Report) -> list[str]:
     by = f", stages told by: {evidence}" if evidence else ""
     if rows:
         lines.append(f"{spread(row.cycles for row in rows)} whole {lap(report)}s{each}{by}")
-    losses = report.tables["losses"].num_rows
+    losses = sum(report.tables["losses"]["count"].to_pylist())
     lines.append(
         f"{count_text(losses)} losses in the input:" if losses else "no losses in the input"
     )

@@ -73,8 +73,10 @@ def run(request: Request) -> int:
         report = analyze(found, Options(_reference(request), rules))
     results = [_decide(check, report) for check in wanted]
     with _timed(request, "written"):
-        _write_files(request, report, results)
+        # The answer first: it is there also when a file cannot be written.
         _print(request, report, results)
+        sys.stdout.flush()
+        _write_files(request, report, results)
     return _exit_code(results)
 
 

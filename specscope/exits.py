@@ -7,6 +7,7 @@ support what was demanded (docs/commands.md); 70 a fault of specscope itself.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -21,10 +22,12 @@ INTERNAL_ERROR = 70
 INTERRUPTED = 130
 OUTPUT_CLOSED = 141
 DEBUG = "--debug"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def call(command: click.Command, args: list[str] | None = None) -> int:
     """Run the command on `args`, or on the arguments of this process; its exit code."""
+    _open_what_is_closed()
     _survive_any_encoding()
     try:
         code = command.main(args, standalone_mode=False)
@@ -52,6 +55,10 @@ def guarded(work: Callable[[], int], *, debug: bool) -> int:
         _traceback(debug)
         say(str(error))
         return error.exit_code
+    except OSError as error:
+        _traceback(debug)
+        say(_io_line(error))
+        return WRONG_USAGE
     except MemoryError:
         _traceback(debug)
         say("needs more memory than there is; give fewer files, or one --rank")
@@ -69,6 +76,13 @@ def say(text: str) -> None:
     click.echo(f"specscope: {clean(text)}", err=True)
 
 
+def _io_line(error: OSError) -> str:
+    """What the system said, and what to do about it."""
+    where = f" {error.filename}" if error.filename else ""
+    mend = "make room and try again" if error.errno in _FULL else "check where the report goes"
+    return f"cannot write{where}: {error.strerror or error}; {mend}"
+
+
 def _usage_line(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     name = context.command_path if context is not None else "specscope"
@@ -83,6 +97,15 @@ def _traceback(debug: bool) -> None:
 
     for line in traceback.format_exc().splitlines():
         click.echo(clean(line), err=True)
+
+
+def _open_what_is_closed() -> None:
+    """Streams that the caller closed lead nowhere, instead of failing at the first use."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 def _survive_any_encoding() -> None:

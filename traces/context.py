@@ -69,7 +69,8 @@ def read_context(folder: Path) -> tuple[dict[str, Any], list[Note]]:
         except (OSError, ValueError, RecursionError) as error:
             reason = type(error).__name__ if isinstance(error, RecursionError) else str(error)
             return {}, [_unreadable(name, reason)]
-        return _known(raw) | {"source": name}, []
+        known = _known(raw) | {"source": name}
+        return known, _ignored_values(raw, known, name)
     return {}, []
 
 
@@ -100,6 +101,19 @@ def _known(raw: dict[str, Any]) -> dict[str, Any]:
         if value is not None:
             found[key] = value
     return found
+
+
+def _ignored_values(raw: dict[str, Any], known: dict[str, Any], name: str) -> list[Note]:
+    """A note on keys that stand in the file with a value that cannot be meant."""
+    ignored = [
+        key
+        for key in (*_NUMBERS, *_TEXTS)
+        if key not in known and any(_at(raw, place) is not None for place in PLACES[key])
+    ]
+    if not ignored:
+        return []
+    text = f"{name} beside the traces: {', '.join(ignored)} left out, the value cannot be meant"
+    return [Note("context_value", text, f"numbers above 0 and texts; mend {name}")]
 
 
 def _at(value: Any, place: str) -> Any:

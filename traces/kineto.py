@@ -102,15 +102,10 @@ def _one_rank(
     calls = with_time(events, events.rows("call", "call"), losses)
     ranges = with_time(events, events.rows("annotation", "frame"), losses)
     with ThreadPoolExecutor(1) as pool:  # numpy works outside the interpreter lock
-        gpu_work = pool.submit(_gpu_work, events, calls, source)
-        tables = {
-            "calls": call_table(events, calls),
-            "ranges": range_table(events, ranges),
-            "tracks": track_table(events),
-        }
-        known = read_facts(events, header, tables, label)
-        ops, tables["ops"], of_ops = gpu_work.result()
-    losses.rows += of_ops.rows
+        of_host = pool.submit(_host_tables, events, header, calls, ranges, label)
+        ops = valid_ops(events, events.rows("kernel", "set"), calls, losses)
+        gpu_work = op_table(events, ops, repaired_ends(events, ops, losses))
+        tables, known = of_host.result()
     collectives, unreadable = collective_table(events, ops, ranges)
     losses.add(unreadable, "collective_unreadable", "left out of the collectives")
     facts = {
@@ -120,6 +115,7 @@ def _one_rank(
     }
     return RankTables(
         rank=header.rank or 0,
+        ops=gpu_work,
         **tables,
         collectives=collectives,
         losses=losses.table(),
@@ -128,11 +124,16 @@ def _one_rank(
     )
 
 
-def _gpu_work(events: Events, calls: Ints, source: Source) -> tuple[Ints, pa.Table, Losses]:
-    """The ops whose times can be true, their table, and what was wrong with others."""
-    losses = Losses(source.path)
-    ops = valid_ops(events, events.rows("kernel", "set"), calls, losses)
-    return ops, op_table(events, ops, repaired_ends(events, ops, losses)), losses
+def _host_tables(
+    events: Events, header: Header, calls: Ints, ranges: Ints, label: str | None
+) -> tuple[dict[str, pa.Table], dict[str, Any]]:
+    """All wide tables but that of the ops, and what is known of the rank."""
+    tables = {
+        "calls": call_table(events, calls),
+        "ranges": range_table(events, ranges),
+        "tracks": track_table(events),
+    }
+    return tables, read_facts(events, header, tables, label)
 
 
 def _source_table(source: Source, facts: dict[str, Any]) -> pa.Table:

@@ -64,8 +64,15 @@ def _refusal(documents: Sequence[Document], name: str) -> TraceFormatError:
         size = documents[-1].end if documents else 0
         what = f"a gzip file that ends early or is damaged; {size} bytes came out, no whole event"
         return sniff.refusal(name, what, "copy or record it again")
+    if losses and any(document.has_events for document in documents):
+        first = losses[0]
+        what = (
+            f"a trace without one readable event: at byte {first.offset} {first.reason} "
+            f"({first.action})"
+        )
+        return sniff.refusal(name, what, "record it again; no profiler writes this")
     if any(document.has_events for document in documents):
-        return sniff.refusal(name, "a trace without one readable event", _RECORD)
-    if not documents or not any(document.header for document in documents):
+        return sniff.refusal(name, "a trace without one event", _RECORD)
+    if not any(document.structure_bytes for document in documents):
         return sniff.refusal(name, "not JSON", _MEND)
     return sniff.refuse_keys(name, [key for document in documents for key in document.header])

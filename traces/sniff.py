@@ -63,13 +63,15 @@ BINARY: Final = (
     ),
 )
 
+_UTF16: Final = Kind(
+    rb"\xff\xfe|\xfe\xff",
+    "UTF-16 text, as Windows shells write it",
+    "convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)",
+)
+
 # First bytes of the text, after a byte order mark and blanks.
 TEXT: Final = (
-    Kind(
-        rb"\xff\xfe|\xfe\xff",
-        "UTF-16 text, as Windows shells write it",
-        "convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)",
-    ),
+    _UTF16,
     Kind(
         rb"version https://git-lfs",
         "a Git LFS pointer: the content was not downloaded",
@@ -118,8 +120,14 @@ def check_head(raw: bytes, name: str) -> None:
         what = "empty" if not raw else "filled with zero bytes"
         raise refusal(name, what, "its export was killed or the disk was full: record again")
     head = unpacked_head(raw)
+    if raw.startswith(GZIP) and head.startswith(GZIP):
+        raise refusal(name, "gzip inside gzip", "unpack it once (gunzip)")
+    if _is_bare_utf16(head):
+        raise refusal(name, _UTF16.what, _UTF16.mend)
     for data in dict.fromkeys((raw, head)):
         _refuse_known(data, BINARY, name)
+    if raw.startswith(GZIP) and len(raw) < HEAD_BYTES and not head and _ends(raw):
+        raise refusal(name, "gzip of nothing", "its export was killed: record again")
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     _refuse_known(text, TEXT, name)
     if not text.startswith((b"{", b"[")) and text:
@@ -128,6 +136,14 @@ def check_head(raw: bytes, name: str) -> None:
     after = text[1:].lstrip()
     if text.startswith(b"[") and after and not after.startswith((b"{", b"]")):
         raise refusal(name, "a JSON list without events", _KINETO)
+
+
+def _is_bare_utf16(head: bytes) -> bool:
+    """Does every second byte of the beginning of a JSON text hold nothing?"""
+    begin = head[:64]
+    return len(begin) > 8 and (
+        (not any(begin[1::2]) and all(begin[0::2])) or (not any(begin[0::2]) and all(begin[1::2]))
+    )
 
 
 def refuse_keys(name: str, keys: Iterable[str]) -> TraceFormatError:
@@ -152,6 +168,16 @@ def unpacked_head(raw: bytes) -> bytes:
         return zlib.decompressobj(31).decompress(raw, HEAD_BYTES)
     except zlib.error:
         return b""
+
+
+def _ends(raw: bytes) -> bool:
+    """Is the first member of this gzip whole?"""
+    member = zlib.decompressobj(31)
+    try:
+        member.decompress(raw)
+    except zlib.error:
+        return False
+    return member.eof
 
 
 def printable(text: str, limit: int = 40) -> str:

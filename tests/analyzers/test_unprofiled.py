@@ -44,3 +44,9 @@ def test_a_cycle_of_no_length_is_refused(given: Reference) -> None:
 def test_a_cycle_measured_at_another_batch_is_not_used() -> None:
     assert cycle_ns(Reference(), {"cycle_ms": 8.0, "batch": 1}, 2) is None
     assert cycle_ns(Reference(), {"cycle_ms": 8.0, "batch": 2}, 2) is not None
+
+
+def test_an_accept_length_under_one_is_refused() -> None:
+    given = Reference(tokens_per_second=71.0, accept_length=0.5, batch=1)
+    with pytest.raises(UsageError, match="bonus token"):
+        cycle_ns(given, {}, None)

@@ -57,7 +57,7 @@ def test_values_of_the_wrong_type_are_left_out(tmp_path: Path) -> None:
     wrong = {"batch": "many", "k": -1, "tokens_per_second": float("nan"), "cycle_ms": True}
     context, notes = read_context(write(tmp_path, wrong | {"engine": ["x"], "tp": 8}))
     assert context == {"tp": 8, "source": "run.json"}
-    assert notes == []
+    assert [note.code for note in notes] == ["context_value"]
 
 
 def test_unknown_keys_are_not_kept(tmp_path: Path) -> None:
@@ -102,3 +102,12 @@ def test_token_counts_are_no_secrets(key: str) -> None:
 
 def test_numbers_are_never_masked() -> None:
     assert mask({"key": 3, "token": "abc"}) == {"key": 3, "token": MASK}
+
+
+def test_a_value_that_cannot_be_meant_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"batch": "x", "cycle_ms": -1, "k": 3}')
+    context, notes = read_context(tmp_path)
+    assert context["k"] == 3
+    assert "batch" not in context
+    assert [note.code for note in notes] == ["context_value"]
+    assert "cycle_ms" in notes[0].text

@@ -210,11 +210,18 @@ def test_json_without_trace_events_is_named_by_its_keys(tmp_path: Path) -> None:
     assert "without traceEvents" in message
 
 
-@pytest.mark.parametrize("content", [b'{"traceEvents": []}', b"[]", b'{"traceEvents": [1, 2]}'])
+@pytest.mark.parametrize("content", [b'{"traceEvents": []}', b"[]"])
 def test_a_trace_without_an_event_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(content)
-    assert "without one readable event" in refused(TraceFormatError, path)
+    assert "without one event" in refused(TraceFormatError, path)
+
+
+def test_a_trace_without_a_readable_event_names_the_first_fault(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(b'{"traceEvents": [1, 2]}')
+    message = refused(TraceFormatError, path)
+    assert "without one readable event: at byte 17" in message
 
 
 def test_a_gzip_file_without_text_is_named(tmp_path: Path) -> None:

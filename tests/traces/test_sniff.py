@@ -10,6 +10,7 @@ import pytest
 
 from specscope.traces import sniff
 from specscope.traces.errors import TraceFormatError
+from specscope.traces.load import load
 from tests.shared import shared_path
 
 TABLE = b"-------------  ------------  ------------  \n   Name    Self CPU %      Self CPU  \n"
@@ -115,3 +116,21 @@ def test_hostile_file_names_and_keys_cannot_steer_a_terminal(tmp_path: Path) -> 
     assert message.isprintable()
     assert "and 4 more" in message
     assert len(message) < 500
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (gzip.compress(gzip.compress(b'{"traceEvents": []}')), "gzip inside gzip"),
+        (gzip.compress(b""), "gzip of nothing"),
+        ('{"traceEvents": []}'.encode("utf-16-le"), "UTF-16"),
+        ('{"traceEvents": []}'.encode("utf-16-be"), "UTF-16"),
+        (b"{}", "JSON without traceEvents"),
+        (b'{"traceEvents": []}', "without one event"),
+    ],
+)
+def test_near_misses_are_named(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+    with pytest.raises(TraceFormatError, match=said):
+        load(path, cache=False)
