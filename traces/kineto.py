@@ -23,7 +23,7 @@ from .events import Document
 from .header import Header, read_header
 from .kineto_events import Events, read_events
 from .kineto_facts import dropped_counts, read_facts
-from .kineto_losses import Losses, repaired_ends, report_odd_times, valid_ops, with_time
+from .kineto_losses import Losses, once, repaired_ends, report_odd_times, valid_ops, with_time
 from .kineto_tables import call_table, op_table, range_table, track_table
 from .run import RankTables
 
@@ -99,11 +99,12 @@ def _one_rank(
     label: str | None,
 ) -> RankTables:
     report_odd_times(events, losses)
-    calls = with_time(events, events.rows("call", "call"), losses)
+    calls = once(events, with_time(events, events.rows("call", "call"), losses), losses)
     ranges = with_time(events, events.rows("annotation", "frame"), losses)
     with ThreadPoolExecutor(1) as pool:  # numpy works outside the interpreter lock
         of_host = pool.submit(_host_tables, events, header, calls, ranges, label)
         ops = valid_ops(events, events.rows("kernel", "set"), calls, losses)
+        ops = once(events, ops, losses)
         gpu_work = op_table(events, ops, repaired_ends(events, ops, losses))
         tables, known = of_host.result()
     collectives, unreadable = collective_table(events, ops, ranges)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from . import schema
 from .events import HAS_DUR, HAS_TS, NEGATIVE_DUR, QUOTED_NUMBER, Document
 from .kineto_events import SPAN, Events
-from .repairs import clip_late_ends, earliest_call, invalid_op_times
+from .repairs import clip_late_ends, earliest_call, invalid_op_times, written_twice
 
 Ints = npt.NDArray[np.int64]
 
@@ -73,6 +73,22 @@ def with_time(events: Events, index: Ints, losses: Losses) -> Ints:
         return index
     losses.add(events.offset[index[~usable]], "time_missing", "left out: no usable time")
     return index[usable]
+
+
+def once(events: Events, index: Ints, losses: Losses) -> Ints:
+    """Those of the events at `index` that are not in the file a second time."""
+    columns = (
+        events.end[index],
+        events.pid[index],
+        events.tid[index],
+        events.correlation[index],
+        events.name[index],
+    )
+    twice = written_twice(events.start[index], *columns)
+    if not twice.any():
+        return index
+    losses.add(events.offset[index[twice]], "duplicate_event", "left out: the same event again")
+    return index[~twice]
 
 
 def valid_ops(events: Events, ops: Ints, calls: Ints, losses: Losses) -> Ints:

@@ -200,3 +200,19 @@ def test_a_file_that_ends_early_is_the_first_reason(tmp_path: Path) -> None:
     path.write_text(text[: len(text) // 3])
     report = specscope.analyze(specscope.load(path, cache=False))
     assert report.verdict.refused[0] == "the file of rank 0 ends early"
+
+
+@pytest.mark.parametrize("share", [1.0, 0.01])
+def test_events_written_twice_count_once(tmp_path: Path, share: float) -> None:
+    events = recording()
+    once = analyzed(tmp_path, events)
+    rows = [
+        e
+        for e in events["traceEvents"]
+        if e.get("cat") in ("kernel", "gpu_memcpy", "cuda_runtime", "cuda_driver")
+    ]
+    again = random.Random(3).sample(rows, int(len(rows) * share))
+    twice = analyzed(tmp_path, {**events, "traceEvents": [*events["traceEvents"], *again]})
+    assert twice.tables["parts"].equals(once.tables["parts"])
+    losses = twice.tables["losses"].to_pylist()
+    assert sum(row["count"] for row in losses if row["reason"] == "duplicate_event") == len(again)
