@@ -32,3 +32,16 @@ def test_every_warning_code_has_its_line() -> None:
         for code in re.findall(r'Note\(\s*"([a-z_]+)"', path.read_text("utf-8"))
     }
     assert {code for code in codes if f"`{code}`" not in text} == set()
+
+
+def test_the_answer_in_the_readme_is_what_the_tool_prints() -> None:
+    """Every line of the sample, in order; what was left out is marked by `...`."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    sample = readme.split("$ analyze examples/tp2-70b-eagle3\n")[1].split("```")[0]
+    golden = ROOT / "tests" / "dashboards" / "golden" / "two_ranks_of_70b.80.txt"
+    printed = golden.read_text("utf-8")
+    at = 0
+    for piece in sample.rstrip().removesuffix("...").split("\n...\n"):
+        found = printed.find(piece.strip("\n"), at)
+        assert found >= 0, piece
+        at = found
