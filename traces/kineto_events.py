@@ -72,7 +72,10 @@ class Events:
 
 
 def read_events(document: Document) -> tuple[Events, list[str], npt.NDArray[np.int32]]:
-    """The columns of a document, its rank labels, and the label index of each event (-1: none)."""
+    """The columns of a document, its rank labels, and the label index of each event (-1: none).
+
+    Without any label the last is empty.
+    """
     doc = document
     code = _classes(doc)
     pairs = join_begin_end(
@@ -86,8 +89,7 @@ def read_events(document: Document) -> tuple[Events, list[str], npt.NDArray[np.i
     code[(doc.ph != SPAN) & ~joined] = 0
 
     texts = _read_texts(doc.texts)
-    pid, label = _resolve(doc.pid, texts)
-    tid, _ = _resolve(doc.tid, texts)
+    pid, tid = _resolve(doc.pid, texts), _resolve(doc.tid, texts)
     events = Events(
         document=doc,
         row=np.arange(len(doc.ph)),
@@ -110,11 +112,7 @@ def read_events(document: Document) -> tuple[Events, list[str], npt.NDArray[np.i
         joined=joined,
         alone=alone,
     )
-    # Labels count where they stand before a process id.
-    used = np.unique(label[label >= 0])
-    place = np.full(len(texts.labels) + 1, -1, dtype=np.int32)  # the last: no label (-1)
-    place[used] = np.arange(len(used))
-    return events, [texts.labels[index] for index in used.tolist()], place[label]
+    return events, *_labels(doc.pid, texts)
 
 
 def _classes(doc: Document) -> npt.NDArray[np.int8]:
@@ -163,18 +161,28 @@ def _read_texts(texts: list[str]) -> _Texts:
     return _Texts(list(labels), label, number, stream)
 
 
-def _resolve(ids: Ints, texts: _Texts) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """Ids with numeric texts as numbers ("4001", "[TP00] 3000"), and the label of each."""
-    label = np.full(len(ids), -1, dtype=np.int32)
+def _resolve(ids: Ints, texts: _Texts) -> Ints:
+    """Ids with numeric texts as numbers: "4001", "[TP00] 3000"."""
+    if (texts.number == ABSENT).all():
+        return ids
     text = is_text(ids)
-    if not text.any():
-        return ids, label
-    index = TEXT_ID_BASE - ids[text]
-    label[text] = texts.label[index]
-    number = texts.number[index]
+    number = texts.number[TEXT_ID_BASE - ids[text]]
     ids = ids.copy()
     ids[text] = np.where(number == ABSENT, ids[text], number)
-    return ids, label
+    return ids
+
+
+def _labels(pid: Ints, texts: _Texts) -> tuple[list[str], npt.NDArray[np.int32]]:
+    """The rank labels that stand before process ids, and which each event has (-1: none)."""
+    if not texts.labels:
+        return [], np.zeros(0, dtype=np.int32)
+    label = np.full(len(pid), -1, dtype=np.int32)
+    text = is_text(pid)
+    label[text] = texts.label[TEXT_ID_BASE - pid[text]]
+    used = np.unique(label[label >= 0])
+    place = np.full(len(texts.labels) + 1, -1, dtype=np.int32)  # the last: no label (-1)
+    place[used] = np.arange(len(used))
+    return [texts.labels[index] for index in used.tolist()], place[label]
 
 
 def _devices(device: Ints, pid: Ints, code: npt.NDArray[np.int8]) -> Ints:

@@ -16,6 +16,7 @@ from .events import ABSENT, TEXT_ID_BASE
 from .kineto_events import CLASSES, CODE, META, Events, is_text
 
 Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
 
 # Longest label kept of a process or thread.
 LABEL_LENGTH: Final = 1000
@@ -32,15 +33,17 @@ def op_table(events: Events, ops: Ints, end: Ints) -> pa.Table:
     """Table `ops` of the GPU work at `ops` with its repaired ends."""
     codes, texts = _names(events, ops)
     kind = events.code[ops] - CODE["kernel"]  # kernel, copy, set stand in the order of OP_KINDS
-    device = np.clip(events.device[ops], -(1 << 31), (1 << 31) - 1)
+    device = events.device[ops]
+    np.clip(device, -(1 << 31), (1 << 31) - 1, out=device)
     stream = events.stream[ops]
+    stream[stream == ABSENT] = 0
     return pa.table(
         [
             pa.array(np.arange(len(ops))),
             _dictionary(kind, names.OP_KINDS, np.int8),
             _dictionary(codes, texts, np.int32),
             pa.array(device.astype(np.int32)),
-            pa.array(np.where(stream == ABSENT, 0, stream)),
+            pa.array(stream),
             pa.array(events.start[ops]),
             pa.array(end),
             _nullable(events.correlation[ops]),
@@ -165,7 +168,7 @@ def read_args(text: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _names(events: Events, index: Ints) -> tuple[Ints, list[str]]:
+def _names(events: Events, index: Ints) -> tuple[Codes, list[str]]:
     """Codes into the list of the distinct names that these events use, and that list."""
     texts = events.document.names
     codes = events.name[index]
@@ -175,19 +178,19 @@ def _names(events: Events, index: Ints) -> tuple[Ints, list[str]]:
     found = [texts[code] if code < len(texts) else "" for code in present.tolist()]
     # Different bytes may read as the same text (escapes, replacements): one entry each.
     place = {text: at for at, text in enumerate(dict.fromkeys(found))}
-    remap = np.zeros(len(used), dtype=np.int64)
+    remap = np.zeros(len(used), dtype=np.int32)
     remap[present] = [place[text] for text in found]
     return remap[codes], list(place)
 
 
 def _dictionary(codes: npt.NDArray[Any], values: Sequence[str], index_type: Any) -> pa.Array:
     return pa.DictionaryArray.from_arrays(
-        pa.array(codes.astype(index_type)), pa.array(values, pa.string())
+        pa.array(codes.astype(index_type, copy=False)), pa.array(values, pa.string())
     )
 
 
 def _kinds_by_name(
-    codes: Ints, texts: list[str], kind_of: Callable[[str], str], kinds: tuple[str, ...]
+    codes: Codes, texts: list[str], kind_of: Callable[[str], str], kinds: tuple[str, ...]
 ) -> pa.Array:
     """A kind for each event, worked out once a distinct name."""
     lut = np.array([kinds.index(kind_of(text)) for text in texts] or [0], dtype=np.int8)
