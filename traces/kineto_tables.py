@@ -29,30 +29,28 @@ _TRACK_ARGS: Final = {
 }
 
 
-def op_table(events: Events, ops: Ints, end: Ints) -> pa.Table:
-    """Table `ops` of the GPU work at `ops` with its repaired ends."""
+def op_table(events: Events, ops: Ints, ends: Callable[[], Ints]) -> pa.Table:
+    """Table `ops` of the GPU work at `ops`; its repaired `ends` are asked for last."""
     codes, texts = _names(events, ops)
     kind = events.code[ops] - CODE["kernel"]  # kernel, copy, set stand in the order of OP_KINDS
     device = events.device[ops]
     np.clip(device, -(1 << 31), (1 << 31) - 1, out=device)
     stream = events.stream[ops]
     stream[stream == ABSENT] = 0
-    return pa.table(
-        [
-            pa.array(np.arange(len(ops))),
-            _dictionary(kind, names.OP_KINDS, np.int8),
-            _dictionary(codes, texts, np.int32),
-            pa.array(device.astype(np.int32)),
-            pa.array(stream),
-            pa.array(events.start[ops]),
-            pa.array(end),
-            _nullable(events.correlation[ops]),
-            pa.nulls(len(ops), pa.int64()),
-            _nullable(events.graph_node[ops]),
-            _nullable(events.bytes[ops]),
-        ],
-        schema=schema.OPS,
-    )
+    columns = {
+        "op_id": pa.array(np.arange(len(ops))),
+        "kind": _dictionary(kind, names.OP_KINDS, np.int8),
+        "name": _dictionary(codes, texts, np.int32),
+        "device": pa.array(device.astype(np.int32)),
+        "stream": pa.array(stream),
+        "start_ns": pa.array(events.start[ops]),
+        "correlation": _nullable(events.correlation[ops]),
+        "call_id": pa.nulls(len(ops), pa.int64()),
+        "graph_node": _nullable(events.graph_node[ops]),
+        "bytes": _nullable(events.bytes[ops]),
+    }
+    columns["end_ns"] = pa.array(ends())
+    return pa.table([columns[name] for name in schema.OPS.names], schema=schema.OPS)
 
 
 def call_table(events: Events, calls: Ints) -> pa.Table:
