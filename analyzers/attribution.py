@@ -68,16 +68,12 @@ def attribute(rank: Rank, placed: Placed, cycles: Cycles) -> Attribution:
 def sums(one: Attribution) -> Int:
     """Nanoseconds by [cycle, stage, state, what]."""
     shape = (len(one.cycles), len(STAGES), len(STATES), len(WHATS))
-    total = np.zeros(int(np.prod(shape)), np.int64)
     cell = np.ravel_multi_index(
         (one.segments.cycle, one.stage, one.segments.state.astype(np.int64), one.what), shape
     )
-    if len(cell):
-        order = np.argsort(cell, kind="stable")
-        cell, ns = cell[order], one.segments.ns[order]
-        first = np.flatnonzero(np.concatenate(([True], cell[1:] != cell[:-1])))
-        total[cell[first]] = np.add.reduceat(ns, first)
-    return total.reshape(shape)
+    # A sum of nanoseconds stays exact in a double up to 2^53, over a hundred days.
+    total = np.bincount(cell, weights=one.segments.ns, minlength=int(np.prod(shape)))
+    return total.astype(np.int64).reshape(shape)
 
 
 def collective_durations(one: Attribution) -> Int:
@@ -103,8 +99,9 @@ def collective_durations(one: Attribution) -> Int:
 
 
 def segments_table(one: Attribution) -> pa.Table:
-    """The `segments` table of one rank."""
-    s = one.segments
+    """The `segments` table of one rank, in order of time."""
+    order = np.argsort(one.segments.start, kind="stable")
+    s = Segments(**{name: column[order] for name, column in vars(one.segments).items()})
     op = pa.array(s.op, mask=s.op < 0)
     carried = np.zeros(len(s.start), dtype=bool)
     if len(one.rank.ops.start):
@@ -118,9 +115,9 @@ def segments_table(one: Attribution) -> pa.Table:
             "cycle": pa.array(s.cycle),
             "start_ns": pa.array(s.start),
             "end_ns": pa.array(s.end),
-            "stage": worded(one.stage, STAGES),
+            "stage": worded(one.stage[order], STAGES),
             "state": worded(s.state, STATES),
-            "what": worded(one.what, WHATS),
+            "what": worded(one.what[order], WHATS),
             "op_id": op,
             "carried": pa.array(carried),
         },

@@ -8,7 +8,7 @@ import numpy as np
 
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import Bool, Int
-from specscope.analyzers.links import GRAPH_LAUNCH, KERNEL, LAUNCHING
+from specscope.analyzers.links import GRAPH_LAUNCH, KERNEL, LAST, LAUNCHING
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.replays import Short, short_replays
 from specscope.analyzers.words import WORK
@@ -83,8 +83,7 @@ def without_op(rank: Rank) -> Int:
 
     Launches inside a graph capture put nothing on the GPU and do not count.
     """
-    has = np.zeros(len(rank.calls.start), dtype=bool)
-    has[rank.ops.call[rank.ops.call >= 0]] = True
+    has = rank.ops.first_start != LAST
     bare = np.flatnonzero(np.isin(rank.calls.kind, LAUNCHING) & ~has)
     return bare[~_captured(rank, bare)] if len(bare) else bare
 

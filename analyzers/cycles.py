@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from specscope.analyzers.columns import Bool, Int
 from specscope.analyzers.evidence import Opening
+from specscope.analyzers.links import LAST as _NEVER
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.stages import Placed
 from specscope.analyzers.words import DECODE, PREFILL, VERIFY
 
 WARMUP, OUTLIER = 1, 2
-_NEVER = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,17 @@ def _first_op(rank: Rank, placed: Placed, openings: list[Opening]) -> Int:
     starts = np.array([o.start for o in openings], np.int64)
     stage = np.array([-1 if o.stage is None else o.stage for o in openings], np.int64)
     thread = np.array([o.thread for o in openings], np.int64)
-    linked = np.flatnonzero(rank.ops.call >= 0)
-    call = rank.ops.call[linked]
-    opening = np.searchsorted(starts, rank.calls.start[call], "right") - 1
+    launched = np.flatnonzero(rank.ops.first_start != _NEVER)
+    opening = np.searchsorted(starts, rank.calls.start[launched], "right") - 1
     safe = np.maximum(opening, 0)
-    inside = (opening >= 0) & (rank.calls.thread[call] == thread[safe])
-    right = inside & ((stage[safe] == -1) | (placed.stage_of_call[call] == stage[safe]))
+    inside = (opening >= 0) & (rank.calls.thread[launched] == thread[safe])
+    right = inside & ((stage[safe] == -1) | (placed.stage_of_call[launched] == stage[safe]))
+    begin = rank.ops.first_start[launched]
     first = np.full(len(openings), _NEVER, np.int64)
-    np.minimum.at(first, opening[right], rank.ops.start[linked[right]])
+    np.minimum.at(first, opening[right], begin[right])
     # The stage that opens may do nothing on the GPU (n-gram drafts): then whatever comes first.
     anything = np.full(len(openings), _NEVER, np.int64)
-    np.minimum.at(anything, opening[inside], rank.ops.start[linked[inside]])
+    np.minimum.at(anything, opening[inside], begin[inside])
     return np.where(first == _NEVER, anything, first)
 
 
@@ -115,9 +115,9 @@ def _kinds(rank: Rank, placed: Placed, cycles: Cycles, whole: list[Opening]) -> 
     holds = {stage: np.zeros(n, dtype=bool) for stage in (VERIFY, PREFILL, DECODE)}
     if len(rank.ops.start):
         at = np.searchsorted(cycles.host_start, rank.calls.start, "right") - 1
-        launches = np.zeros(len(rank.calls.start), dtype=bool)
-        launches[rank.ops.call[rank.ops.call >= 0]] = True
-        inside = launches & (at >= 0) & (rank.calls.start < cycles.host_end[-1])
+        inside = (
+            (rank.ops.first_start != _NEVER) & (at >= 0) & (rank.calls.start < cycles.host_end[-1])
+        )
         for stage, row in holds.items():
             row[at[inside & (placed.stage_of_call == stage)]] = True
     else:

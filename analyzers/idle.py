@@ -47,7 +47,7 @@ def explain(ops: Ops, calls: Calls, g0: Int, g1: Int, ender: Int, blocking: Bloc
     if not linked.any():  # also where there are no calls at all to index
         return Explained(np.arange(len(g0)), g0, g1, np.full(len(g0), UNKNOWN, np.int16))
     inner = linked & (calls.kind[call] == GRAPH_LAUNCH)
-    inner &= ops.start[safe] > _launch_start(ops, len(calls.start))[call]
+    inner &= ops.start[safe] > ops.first_start[call]
     plain = linked & ~inner
     c0 = np.where(plain, np.clip(calls.start[call], g0, g1), g1)
     c1 = np.where(plain, np.clip(calls.end[call], c0, g1), g1)
@@ -101,14 +101,6 @@ def _before_launch(
         host_to = np.minimum(next_blocked, high[host_gap])
         rows.append((gap[mine[host_gap]], host_from, host_to, HOST))
     return rows
-
-
-def _launch_start(ops: Ops, n_calls: int) -> Int:
-    """Per call the start of its first op; the last entry answers an op without a call."""
-    first = np.full(n_calls + 1, _LAST, np.int64)
-    linked = ops.call >= 0
-    np.minimum.at(first, ops.call[linked], ops.start[linked])
-    return first
 
 
 def blocking_stretches(ops: Ops, calls: Calls, is_sync: Bool, is_copy: Bool) -> Blocking:

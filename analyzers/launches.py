@@ -11,17 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from specscope.analyzers import bookkeeping
-from specscope.analyzers.activities import CODE_OF_ACTIVITY
+from specscope.analyzers.activities import ACTIVITIES, CODE_OF_ACTIVITY
 from specscope.analyzers.columns import Bool, Int
-from specscope.analyzers.links import GRAPH_LAUNCH
+from specscope.analyzers.links import GRAPH_LAUNCH, LAST
 from specscope.analyzers.rank import Rank
 
 # Activities that only a forward of a model does.
-_MODEL_WORK = tuple(
+_MODEL_WORK = [
     CODE_OF_ACTIVITY[word]
     for word in ("attention", "gemm", "moe", "collective", "fused_collective")
-)
-_LAYER = ("attention", "kv_write", "rope")
+]
+# Activities that are seen once or so a layer, the surest first.
+_LAYER = [CODE_OF_ACTIVITY[word] for word in ("attention", "kv_write", "rope")]
+_SAMPLING = CODE_OF_ACTIVITY["sampling"]
 
 
 @dataclass(frozen=True)
@@ -60,24 +62,24 @@ def of_thread(rank: Rank, thread: int) -> Launches:
     n = len(calls.start)
     linked = np.flatnonzero(ops.call >= 0)
     owner = ops.call[linked]
-    count = np.bincount(owner, minlength=n)
-    activity = rank.activity[linked]
-    per_layer = [
-        np.bincount(owner[activity == CODE_OF_ACTIVITY[word]], minlength=n) for word in _LAYER
-    ]
-    layers = next((row for row in per_layer if row.any()), per_layer[0])
-    work = np.bincount(owner[np.isin(activity, _MODEL_WORK)], minlength=n) > 0
-    samples = np.bincount(owner[activity == CODE_OF_ACTIVITY["sampling"]], minlength=n) > 0
-    # A sum of one random number per name tells equal multisets of names from others.
+    # One pass: ops of each activity in each call.
+    kinds = len(ACTIVITIES)
+    per = np.bincount(owner * kinds + rank.activity[linked], minlength=n * kinds).reshape(n, kinds)
+    by_layer = per[:, _LAYER]
+    told = np.flatnonzero(by_layer.any(axis=0))
+    layers = by_layer[:, told[0] if len(told) else 0]
+    # A sum of one random number per name tells equal multisets of names from others. Sums of
+    # both kinds stay exact in a double.
     rng = np.random.default_rng(0)
-    weight = rng.integers(1, 1 << 40, size=len(ops.names) + 1)
-    signature = _sum_by(owner, weight[ops.name[linked]], n)
-    duration = _sum_by(owner, np.maximum(ops.end - ops.start, 0)[linked], n)
+    weight = rng.integers(1, 1 << 32, size=len(ops.names) + 1).astype(np.float64)
+    signature = np.bincount(owner, weights=weight[ops.name[linked]], minlength=n)
+    length = np.maximum(ops.end - ops.start, 0)[linked]
+    duration = np.bincount(owner, weights=length, minlength=n)
     name_roles = bookkeeping.role_bits(ops.names)
     roles = np.zeros(n, np.int64)
     marked = np.flatnonzero(name_roles[ops.name[linked]])
     np.bitwise_or.at(roles, owner[marked], name_roles[ops.name[linked[marked]]])
-    rows = np.flatnonzero((count > 0) & (calls.thread == thread))
+    rows = np.flatnonzero((ops.first_start != LAST) & (calls.thread == thread))
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
     return Launches(
         call=rows,
@@ -85,21 +87,9 @@ def of_thread(rank: Rank, thread: int) -> Launches:
         end=calls.end[rows],
         is_graph=calls.kind[rows] == GRAPH_LAUNCH,
         layers=layers[rows].astype(np.int64),
-        work=work[rows],
-        sampling=samples[rows],
-        signature=signature[rows],
-        gpu_ns=duration[rows],
+        work=per[rows][:, _MODEL_WORK].any(axis=1),
+        sampling=per[rows, _SAMPLING] > 0,
+        signature=signature[rows].astype(np.int64),
+        gpu_ns=duration[rows].astype(np.int64),
         roles=roles[rows],
     )
-
-
-def _sum_by(group: Int, value: Int, n: int) -> Int:
-    """Integer sums of `value` by `group`, exact."""
-    if len(group) == 0:
-        return np.zeros(n, np.int64)
-    order = np.argsort(group, kind="stable")
-    group, value = group[order], value[order]
-    first = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
-    out = np.zeros(n, np.int64)
-    out[group[first]] = np.add.reduceat(value, first)
-    return out

@@ -20,6 +20,7 @@ LAUNCH, GRAPH_LAUNCH, COPY, SET, SYNC, ALLOC, OTHER = range(len(CALL_KINDS))
 LAUNCHING = (LAUNCH, GRAPH_LAUNCH, COPY)
 OP_KINDS = ("kernel", "copy", "set", "graph")
 KERNEL = 0
+LAST = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Ops:
     correlation: Int
     bytes: Int
     call: Int
+    first_start: Int  # per call: start of its first op; LAST where it has none
     late_call: int  # ops whose only call starts after them
     ambiguous: int  # ops whose correlation stands in two processes
 
@@ -99,9 +101,17 @@ def link(table: pa.Table, calls: Calls) -> Ops:
         correlation=correlation,
         bytes=ints(table, "bytes"),
         call=call,
+        first_start=_first_start(start, call, len(calls.start)),
         late_call=late,
         ambiguous=ambiguous,
     )
+
+
+def _first_start(start: Int, call: Int, n_calls: int) -> Int:
+    first = np.full(n_calls, LAST, np.int64)
+    linked = call >= 0
+    np.minimum.at(first, call[linked], start[linked])
+    return first
 
 
 def _owning_call(start: Int, correlation: Int, calls: Calls) -> tuple[Int, int, int]:

@@ -27,7 +27,7 @@ _LAST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Segments:
-    """Pieces of cycles, sorted by time: `what` is an activity code (work) or a cause (idle)."""
+    """Pieces of cycles, all work, then all idle: `what` is an activity code or a cause."""
 
     cycle: Int
     start: Int
@@ -63,15 +63,13 @@ def partition(
     gaps = np.flatnonzero(~work)
     idle = explain(ops, calls, tiles.start[gaps], tiles.end[gaps], tiles.op[gaps], blocking)
     owner = tiles.op[work]
-    start = np.concatenate((tiles.start[work], idle.start))
-    order = np.argsort(start, kind="stable")
     return Segments(
-        cycle=np.concatenate((cycle[work], cycle[gaps[idle.gap]]))[order],
-        start=start[order],
-        end=np.concatenate((tiles.end[work], idle.end))[order],
-        op=np.concatenate((owner, tiles.op[gaps[idle.gap]]))[order],
-        state=np.repeat(np.array([WORK, IDLE], np.int8), (len(owner), len(idle.gap)))[order],
-        what=np.concatenate((activity[owner].astype(np.int16), idle.cause))[order],
+        cycle=np.concatenate((cycle[work], cycle[gaps[idle.gap]])),
+        start=np.concatenate((tiles.start[work], idle.start)),
+        end=np.concatenate((tiles.end[work], idle.end)),
+        op=np.concatenate((owner, tiles.op[gaps[idle.gap]])),
+        state=np.repeat(np.array([WORK, IDLE], np.int8), (len(owner), len(idle.gap))),
+        what=np.concatenate((activity[owner].astype(np.int16), idle.cause)),
     )
 
 
