@@ -87,7 +87,7 @@ def of_thread(rank: Rank, thread: int) -> Launches:
         end=calls.end[rows],
         is_graph=calls.kind[rows] == GRAPH_LAUNCH,
         layers=layers[rows].astype(np.int64),
-        work=per[rows][:, _MODEL_WORK].any(axis=1),
+        work=per[rows][:, _MODEL_WORK].sum(axis=1) > 0,
         sampling=per[rows, _SAMPLING] > 0,
         signature=signature[rows].astype(np.int64),
         gpu_ns=duration[rows].astype(np.int64),
