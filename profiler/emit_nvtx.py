@@ -44,7 +44,8 @@ class _Kept(threading.local):
     """Attributes of one thread: their payload is set anew for each range."""
 
     def __init__(self) -> None:
-        self.by_name: dict[tuple[str, Values], Any] = {}
+        self.by_stage: dict[str, dict[Values, Any]] = {}
+        self.texts = 0
 
 
 class DomainRanges:
@@ -56,27 +57,30 @@ class DomainRanges:
         self._push = domain.push_range
         self.pop = domain.pop_range
         self._kept = _Kept()
+        self._has_payload = _takes_payload(domain)
 
     def push(self, stage: str, values: Values) -> None:
         """Open a range of the bare text, the cycle number as its payload."""
         cycle = values[0]
         fixed = values[1:]
-        kept = self._kept.by_name
-        attributes = kept.get((stage, fixed))
-        if attributes is None:
+        try:
+            attributes = self._kept.by_stage[stage][fixed]
+        except KeyError:
             attributes = self._make(stage, fixed)
-        if cycle is not None:
+        if self._has_payload:
             attributes.payload = cycle
         self._push(attributes)
 
     def _make(self, stage: str, fixed: Values) -> Any:
-        kept = self._kept.by_name
-        if len(kept) >= MOST_TEXTS:
+        kept = self._kept
+        of_stage = kept.by_stage.setdefault(stage, {})
+        if kept.texts >= MOST_TEXTS:
             fixed = (None,) * len(fixed)
-            if (stage, fixed) in kept:
-                return kept[stage, fixed]
+            if fixed in of_stage:
+                return of_stage[fixed]
         text = grammar.bare(stage, (None, *fixed))
-        attributes = kept[stage, fixed] = self._domain.get_event_attributes(message=text)
+        attributes = of_stage[fixed] = self._domain.get_event_attributes(message=text)
+        kept.texts += 1
         return attributes
 
 
@@ -134,6 +138,17 @@ def _package() -> tuple[Ranges | None, str]:
         return DomainRanges(domain, number), f"nvtx {number}: a real domain, a tool listens"
     except Exception as error:
         return None, f"the package nvtx gives no domain ({type(error).__name__})"
+
+
+def _takes_payload(domain: Any) -> bool:
+    """Can attributes that are kept be given another payload? Not in older packages."""
+    try:
+        attributes = domain.get_event_attributes(message=grammar.CYCLE)
+        attributes.payload = 0
+        attributes.payload = None
+    except Exception:
+        return False
+    return True
 
 
 def _is_dummy(domain: Any) -> bool:

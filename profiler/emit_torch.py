@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 
 class _NotLoaded:
@@ -71,15 +71,26 @@ class TorchRanges:
         self._enter, self._exit = slow, end
 
 
-def cuda() -> Any | None:
-    """`torch.cuda` when it is loaded and initialised in this process, else None."""
-    module: Any = sys.modules.get("torch.cuda")
-    if module is None or not getattr(module, "_initialized", False):
-        return None
-    return module if module.is_initialized() else None
+class _Cuda:
+    """`torch.cuda`, once it is loaded and initialised in this process."""
+
+    def __init__(self) -> None:
+        self.module: Any = None
+
+    def found(self) -> Any:
+        """The module, or None while CUDA is not in use."""
+        module: Any = sys.modules.get("torch.cuda")
+        if module is None or not getattr(module, "_initialized", False):
+            return None
+        if not module.is_initialized():  # a child forked from a process that uses CUDA
+            return None
+        self.module = module
+        return module
+
+    def is_capturing(self) -> bool:
+        """Is the current stream capturing a graph?"""
+        module = self.module or self.found()
+        return module is not None and bool(module.is_current_stream_capturing())
 
 
-def is_capturing() -> bool:
-    """Is the current stream capturing a graph? False where CUDA is not in use."""
-    module = cuda()
-    return module is not None and bool(module.is_current_stream_capturing())
+CUDA: Final = _Cuda()

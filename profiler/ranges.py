@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from sys import modules
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Final, TypeVar
@@ -35,6 +36,9 @@ from .cuda_events import Sampler
 from .cycle_log import CycleLog, LogConfig
 from .cycle_log_rows import Row
 from .decorate import around
+
+_CYCLE: Final = grammar.CYCLE
+_CUDA: Final = emit_torch.CUDA
 
 F = TypeVar("F", bound=Callable[..., Any])
 Values = tuple[int | None, ...]
@@ -129,11 +133,56 @@ class Range:
         self.values = values
         self._entered = False
 
+    # Both written out in one piece: a call is a tenth of what a range costs.
+
     def __enter__(self) -> None:
+        state = _STATE
         try:
-            self._open(_STATE)
+            if "torch" in modules and (_CUDA.module or _CUDA.found()) and _is_capturing(state):
+                return
+            local = state.local
+            values = self.values
+            for value in values:
+                if value is not None and type(value) is not int:
+                    values = tuple(_integer(value) for value in values)
+                    break
+            self._before = around = local.cycle
+            if self.stage == _CYCLE:
+                if values[0] is None:
+                    values = (next(state.numbers), *values[1:])
+                local.cycle = values[0]
+            elif around is not None and values[0] is None:
+                values = (around, *values[1:])
+            self.values = values
+            self._nvtx = self._annotation = self._sample = None
+            self._entered = True
+            nvtx = state.nvtx
+            if nvtx is not None:
+                try:
+                    nvtx.push(self.stage, values)
+                    self._nvtx = nvtx
+                except Exception as error:
+                    state.fail("nvtx", error)
+            torch = state.torch
+            if torch is not None and (torch.profiler or torch.found())._is_profiler_enabled:
+                try:
+                    text = grammar.PREFIX + grammar.bare(self.stage, values)
+                    self._annotation = (torch, torch.open(text))
+                except Exception as error:
+                    state.fail("torch", error)
+            if state.log is not None:
+                self._start = perf_counter_ns()
+                if state.events:
+                    try:
+                        sampler = local.sampler or _new_sampler(state, local)
+                        if sampler is not None:
+                            self._sample = sampler.enter(values[0], self._start)
+                    except Exception as error:
+                        state.fail("events", error)
+            else:
+                self._start = 0
         except Exception as error:
-            _STATE.fail("ranges", error)
+            state.fail("ranges", error)
 
     def __exit__(
         self,
@@ -141,81 +190,49 @@ class Range:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._entered:
-            try:
-                self._close(_STATE)
-            except Exception as raised:
-                _STATE.fail("ranges", raised)
+        if not self._entered:
+            return
+        self._entered = False
+        state = _STATE
+        try:
+            log = state.log
+            if self._start and log is not None:
+                end = perf_counter_ns()
+                row = Row.of(self.stage, self.values, self._start, end, state.local.thread)
+                if self._sample is None or not self._timed(state, row, end):
+                    log.put(row)
+            if self._annotation is not None:
+                torch, handle = self._annotation
+                try:
+                    torch.close(handle)
+                except Exception as raised:
+                    state.fail("torch", raised)
+            if self._nvtx is not None:
+                try:
+                    self._nvtx.pop()
+                except Exception as raised:
+                    state.fail("nvtx", raised)
+            if self.stage == _CYCLE:
+                state.local.cycle = self._before
+        except Exception as raised:
+            state.fail("ranges", raised)
 
     def __call__(self, function: F) -> F:
         """Decorate: a range around every run of the function; see `stage`."""
         return _decorated(function, self.stage)
 
-    def _open(self, state: _State) -> None:
-        if _is_capturing(state):
-            return
-        local = state.local
-        values = _integers(self.values)
-        self._before = local.cycle
-        if self.stage == grammar.CYCLE:
-            cycle = values[0] if values[0] is not None else next(state.numbers)
-            local.cycle = cycle
-            values = (cycle, *values[1:])
-        elif values[0] is None and local.cycle is not None:
-            values = (local.cycle, *values[1:])
-        self.values = values
-        self._nvtx = self._annotation = self._sample = None
-        self._start = perf_counter_ns()
-        self._entered = True
-        if state.nvtx is not None:
-            try:
-                state.nvtx.push(self.stage, values)
-                self._nvtx = state.nvtx
-            except Exception as error:
-                state.fail("nvtx", error)
-        torch = state.torch
-        if torch is not None and torch.is_profiling():
-            try:
-                text = grammar.PREFIX + grammar.bare(self.stage, values)
-                self._annotation = (torch, torch.open(text))
-            except Exception as error:
-                state.fail("torch", error)
-        if state.events and state.log is not None:
-            try:
-                sampler = local.sampler or _new_sampler(state, local)
-                if sampler is not None:
-                    self._sample = sampler.enter(values[0], self._start)
-            except Exception as error:
-                state.fail("events", error)
-
-    def _close(self, state: _State) -> None:
-        self._entered = False
-        end = perf_counter_ns()
-        local = state.local
-        if self.stage == grammar.CYCLE:
-            local.cycle = self._before
-        if self._annotation is not None:
-            try:
-                torch, handle = self._annotation
-                torch.close(handle)
-            except Exception as error:
-                state.fail("torch", error)
-        if self._nvtx is not None:
-            try:
-                self._nvtx.pop()
-            except Exception as error:
-                state.fail("nvtx", error)
-        if state.log is None:
-            return
-        row = Row.of(self.stage, self.values, self._start, end, local.thread)
-        if self._sample is not None and local.sampler is not None:
-            try:
-                if not _is_capturing(state):
-                    local.sampler.leave(self._sample, row, end)
-                    return
-            except Exception as error:
-                state.fail("events", error)
-        state.log.put(row)
+    def _timed(self, state: _State, row: Row, end_ns: int) -> bool:
+        """Has the sampler taken the row, to be written with its GPU times?"""
+        sampler = state.local.sampler
+        sample = self._sample
+        if sampler is None or sample is None or not state.events or _is_capturing(state):
+            return False
+        try:
+            sampler.leave(sample, row, end_ns)
+        except Exception as error:
+            state.fail("events", error)
+            return False
+        return True
 
 
 class _Off:
@@ -446,7 +463,7 @@ _OFF_UNKNOWN: Final = _Off("")
 def _is_capturing(state: _State) -> bool:
     """Is the current stream capturing? What cannot be asked counts as capturing."""
     try:
-        return emit_torch.is_capturing()
+        return _CUDA.is_capturing()
     except Exception as error:
         state.errors["capture"] += 1
         if state.errors["capture"] == 1:
@@ -456,7 +473,7 @@ def _is_capturing(state: _State) -> bool:
 
 def _new_sampler(state: _State, local: _Local) -> Sampler | None:
     """The sampler of this thread, once CUDA is in use."""
-    cuda = emit_torch.cuda()
+    cuda = _CUDA.module
     log = state.log
     if cuda is None or log is None or state.config is None:
         return None
@@ -467,13 +484,6 @@ def _new_sampler(state: _State, local: _Local) -> Sampler | None:
     local.sampler = sampler
     state.samplers.append(sampler)
     return sampler
-
-
-def _integers(values: Values) -> Values:
-    for value in values:
-        if value is not None and type(value) is not int:
-            return tuple(_integer(value) for value in values)
-    return values
 
 
 def _integer(value: Any) -> int | None:
@@ -496,6 +506,7 @@ def _after_fork() -> None:
     _KEPT_ALIVE.append(state.local)
     state.samplers = []
     state.local = _Local()
+    _CUDA.module = None
     if state.log is not None:
         state.log.after_fork()
 
