@@ -137,8 +137,9 @@ class Sampler:
             self._free += [
                 event
                 for event in {id(event): event for event in sample.events}.values()
-                if id(event) not in used and event is not self._marked
+                if id(event) not in used
             ]
+            self._marked = None  # it may be free now, to be recorded again
 
     def _plain(self, sample: Sample) -> None:
         sample.done = True

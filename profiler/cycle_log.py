@@ -63,7 +63,8 @@ class CycleLog:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._lost: Counter[str] = Counter()  # in all
-        self._told: Counter[str] = Counter()  # of these, in rows of the log
+        self._told: Counter[str] = Counter()  # as rows of the log last said
+        self._told_in: Path | None = None
         self._pieces: Pieces | None = None
         self._error = ""
         self._dead = False
@@ -208,14 +209,20 @@ class CycleLog:
         self._tell_losses()
 
     def _tell_losses(self) -> None:
-        """Rows about what was lost since the last ones."""
+        """Rows with what was lost so far, when that is news, and once in every piece.
+
+        They hold totals, so that the newest stays true when older pieces go.
+        """
+        pieces = self._pieces
         with self._lock:
-            news = self._lost - self._told
-        if not news or self._pieces is None:
+            lost = self._lost.copy()
+        if pieces is None or not lost:
+            return
+        if lost == self._told and pieces.path == self._told_in:
             return
         now = time.perf_counter_ns()
-        self._pieces.write([Row.lost(count, reason, now) for reason, count in news.items()])
-        self._told.update(news)
+        pieces.note([Row.lost(count, reason, now) for reason, count in lost.items()])
+        self._told, self._told_in = lost, pieces.path
 
     def _identity(self) -> Identity:
         config = self._config

@@ -94,7 +94,7 @@ class Row(NamedTuple):
 
     @staticmethod
     def lost(count: int, reason: str, now_ns: int) -> Row:
-        """So many rows are missing here."""
+        """So many rows were lost so far, for that reason."""
         return Row(
             LOST_ROW,
             None,

@@ -192,15 +192,19 @@ class Pieces:
         return self._pieces[-1].path if self._pieces else None
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Append one batch."""
+        """Append one batch, to a new piece when the current one is full."""
         if self._file is not None and self._pieces[-1].bytes >= self._piece_bytes:
             self.close()
         if self._file is None:
             self._open()
-        self._stream.write_batch(_batch(rows, self._schema))
-        self._put(self._memory.take())
+        self.note(rows)
         self._pieces[-1].rows += len(rows)
         self.rows += len(rows)
+
+    def note(self, rows: Sequence[Row]) -> None:
+        """Append a batch to the current piece without counting its rows."""
+        self._stream.write_batch(_batch(rows, self._schema))
+        self._put(self._memory.take())
 
     def close(self) -> None:
         """End the current piece; the next row opens another."""

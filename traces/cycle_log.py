@@ -169,11 +169,12 @@ _DROPPED: Final = {
 
 
 def _dropped(table: pa.Table, path: str) -> list[dict[str, Any]]:
+    """What the writer says it lost; its rows hold totals, the largest is the newest."""
     rows = table.filter(pc.equal(table["row"].cast(pa.string()), "lost"))
     counts: dict[str, int] = {}
     for row in rows.select(["reason", "lost_rows"]).to_pylist():
         reason = str(row["reason"])
-        counts[reason] = counts.get(reason, 0) + int(row["lost_rows"] or 0)
+        counts[reason] = max(counts.get(reason, 0), int(row["lost_rows"] or 0))
     return [
         _loss(path, count, *_DROPPED.get(reason, ("log_rows_lost", "not in the log")))
         for reason, count in counts.items()

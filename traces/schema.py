@@ -175,7 +175,7 @@ PARTS = _schema(
 
 CYCLE_LOG = _schema(
     ("rank", pa.int32(), "rank"),
-    ("row", WORD, "stage, cycle, accept (its lengths, late), lost (rows that are not here)"),
+    ("row", WORD, "stage, cycle, accept (its lengths, late), lost (what is not here)"),
     ("stage?", WORD, "draft, verify, accept, draft_extend, schedule, decode, prefill"),
     ("cycle?", pa.int64(), "number of the cycle"),
     ("draft_step?", pa.int64(), "index of the draft step"),
@@ -189,7 +189,7 @@ CYCLE_LOG = _schema(
     ("thread", pa.int64(), "native id of the host thread"),
     ("accept_lengths?", pa.list_(pa.int32()), "one a sequence, the bonus token included"),
     ("accept_length?", pa.float64(), "their mean"),
-    ("lost_rows?", pa.int64(), "how many rows are missing here"),
+    ("lost_rows?", pa.int64(), "in a lost row: rows lost so far for that reason"),
     ("reason?", WORD, "queue_full, rotated_away, write_failed"),
 )
 
