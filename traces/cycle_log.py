@@ -22,6 +22,11 @@ from .run import RankTables
 from .sniff import CYCLE_LOG_MARK
 
 VERSION: Final = 1
+ROWS: Final = ("stage", "cycle", "accept", "lost")
+STAGES: Final = ("draft", "verify", "accept", "draft_extend", "schedule", "decode", "prefill")
+# Bounds of times that can be: of any clock, and of a cycle on the GPU.
+LATEST_NS: Final = 1 << 61
+LONGEST_NS: Final = 86_400 * 10**9
 _MEND: Final = "give a cycle log (*.arrows) that specscope's hooks wrote"
 
 
@@ -95,30 +100,29 @@ def read_piece(path: Path) -> Piece:
 
 def _as_schema(table: pa.Table, path: Path) -> pa.Table:
     """The columns that the schema names; those of a later writer are left out."""
-    columns = []
-    for field in schema.CYCLE_LOG:
-        if field.name == "rank":
-            columns.append(pa.nulls(table.num_rows, field.type).fill_null(0))
-        elif field.name in table.column_names:
-            columns.append(table[field.name])
-        elif field.nullable:
-            columns.append(pa.nulls(table.num_rows, field.type))
-        else:
-            raise _refusal(path, f"a cycle log without its column {field.name}")
     try:
-        arrays = [
-            column.cast(field.type) for column, field in zip(columns, schema.CYCLE_LOG, strict=True)
-        ]
-        return pa.Table.from_arrays(arrays, schema=schema.CYCLE_LOG)
-    except (pa.ArrowException, ValueError) as error:
-        raise _refusal(path, "a cycle log with columns of other types") from error
+        names = table.column_names
+        columns = []
+        for field in schema.CYCLE_LOG:
+            if field.name == "rank":
+                columns.append(pa.nulls(table.num_rows, field.type).fill_null(0))
+            elif field.name in names:
+                columns.append(table[field.name].cast(field.type))
+            elif field.nullable:
+                columns.append(pa.nulls(table.num_rows, field.type))
+            else:
+                raise KeyError(field.name)
+        return pa.Table.from_arrays(columns, schema=schema.CYCLE_LOG)
+    except (pa.ArrowException, ValueError, KeyError) as error:
+        raise _refusal(path, "a cycle log with other columns, or a damaged one") from error
 
 
 def _joined(pieces: Sequence[Piece]) -> RankTables:
     pieces = sorted(pieces, key=lambda piece: _integer(piece.facts.get("piece")) or 0)
     facts = pieces[0].facts
     rank = _integer(facts.get("rank"))
-    table = pa.concat_tables([piece.table for piece in pieces]).unify_dictionaries()
+    found = pa.concat_tables([piece.table for piece in pieces]).unify_dictionaries()
+    table = found.filter(_is_sound(found))
     table = table.take(pc.sort_indices(table, sort_keys=[("start_ns", "ascending")]))
     table = table.combine_chunks()
     number = pa.array([rank or 0] * table.num_rows, pa.int32())
@@ -126,6 +130,9 @@ def _joined(pieces: Sequence[Piece]) -> RankTables:
     losses = [row for piece in pieces for row in _cut_off(piece)]
     losses += _missing_pieces(pieces)
     losses += _dropped(table, str(pieces[0].path))
+    if table.num_rows < found.num_rows:
+        unsound = found.num_rows - table.num_rows
+        losses.append(_loss(str(pieces[0].path), unsound, "log_row_invalid", "left out"))
     return RankTables(
         rank=rank or 0,
         facts=_facts(pieces, facts, rank, table),
@@ -136,6 +143,30 @@ def _joined(pieces: Sequence[Piece]) -> RankTables:
             name: schema.empty(name) for name in ("ops", "calls", "ranges", "collectives", "tracks")
         },
     )
+
+
+def _is_sound(table: pa.Table) -> pa.Array:
+    """Rows whose words and times can be; the others are of a damaged file."""
+    start, end = table["start_ns"], table["end_ns"]
+    word, stage = (table[name].cast(pa.string()) for name in ("row", "stage"))
+    conditions = [
+        pc.is_in(word, pa.array(ROWS)),
+        pc.or_(pc.not_equal(word, "stage"), pc.is_in(stage, pa.array(STAGES))),
+        _between(start, -LATEST_NS, LATEST_NS),
+        _between(end, -LATEST_NS, LATEST_NS),
+        pc.greater_equal(end, start),
+        *(_between(table[name], 0, LONGEST_NS) for name in ("gpu_start_ns", "gpu_end_ns")),
+    ]
+    sound = conditions[0]
+    for condition in conditions[1:]:
+        sound = pc.and_(sound, condition)
+    return sound
+
+
+def _between(column: pa.ChunkedArray, low: int, high: int) -> pa.ChunkedArray:
+    """Absent values are."""
+    inside = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+    return pc.fill_null(inside, True)
 
 
 def _cut_off(piece: Piece) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import specscope
-from specscope.profiler import cycle_log_rows, ranges
+from specscope.profiler import cycle_log_rows, grammar, ranges
 from specscope.profiler.cycle_log import CycleLog, LogConfig
 from specscope.profiler.cycle_log_rows import Row
 from specscope.traces import cycle_log as reader
@@ -77,6 +77,8 @@ def test_reader_and_writer_agree_on_the_schema() -> None:
 
     assert sniff.CYCLE_LOG_MARK == cycle_log_rows.MARK
     assert reader.VERSION == cycle_log_rows.VERSION
+    assert reader.ROWS == cycle_log_rows.ROWS
+    assert reader.STAGES == grammar.STAGES
     written = cycle_log_writer.schema({})
     assert [(f.name, f.type, f.nullable) for f in written] == [
         (f.name, f.type, f.nullable) for f in schema.CYCLE_LOG if f.name != "rank"
@@ -315,7 +317,7 @@ def soak(folder: Path, cycles: int) -> None:
     """
     disk = Disk()
     log = CycleLog(
-        LogConfig(folder, rank=0, piece_bytes=2 << 20, total_bytes=16 << 20),
+        LogConfig(folder, rank=0, queue_rows=6_000, piece_bytes=2 << 20, total_bytes=16 << 20),
         put_bytes=disk.write,
         poll_seconds=0.001,
     )
@@ -334,7 +336,7 @@ def soak(folder: Path, cycles: int) -> None:
         put += len(rows)
         if number % 1_000 == 0:
             most = max(most, used(folder))
-            assert len(log._rows) <= 20_000
+            assert len(log._rows) <= 6_000
     log.close()
     lost = log.report()["lost"]
     found = counted(folder)
@@ -359,7 +361,10 @@ def test_servers_killed_again_and_again_leave_logs_that_are_read(tmp_path: Path)
     for number in range(30):
         folder = tmp_path / str(number)
         process = subprocess.Popen([sys.executable, "-c", SERVE + "serve(10_000_000)", str(folder)])
-        time.sleep(1.2 + 0.05 * number)
+        end = time.monotonic() + 60
+        while not (folder.is_dir() and used(folder) > 300_000) and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.037 * number)
         process.kill()
         process.wait()
         rank = read(folder)
