@@ -347,6 +347,7 @@ def configure(config: Config | None = None) -> None:
         shutdown()
         state = _STATE
         state.config = config
+        state.numbers = itertools.count()
         state.errors.clear()
         state.reasons.clear()
         state.nvtx, state.nvtx_reason = emit_nvtx.find(config.nvtx)
