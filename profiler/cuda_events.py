@@ -55,7 +55,8 @@ class Sampler:
         self._free: list[Any] = []
         self._marked_ns = 0
         self._marked: Any = None
-        self.unresolved = 0
+        self.unresolved = 0  # sampled cycles whose rows have no GPU times
+        self.interrupted = False  # ranges were off since the last one
 
     def enter(self, cycle: int | None, now_ns: int) -> tuple[Sample, Any] | None:
         """A range opens: its sample and event, or None when its cycle is not sampled."""
@@ -88,8 +89,14 @@ class Sampler:
     def _turn(self, cycle: int, now_ns: int) -> None:
         """Another cycle begins: close the sampled one, begin the next, read what has passed."""
         before, self._open, self._number = self._open, None, cycle
+        follows = before is not None and cycle == before.number + 1 and not self.interrupted
+        self.interrupted = False
         if self._pending:
             self._resolve()
+        if before is not None and not follows:
+            # What lies between is no part of the cycle, so its end on the GPU is not known.
+            self._plain(before)
+            before = None
         due = cycle % self._every == 0
         if before is None and not due:
             return

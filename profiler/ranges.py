@@ -382,6 +382,9 @@ def enable() -> None:
     """Switch the ranges on; without `configure` before, with the defaults."""
     if _STATE.config is None:
         configure()
+    if not _STATE.on:
+        for sampler in _STATE.samplers:
+            sampler.interrupted = True
     _STATE.on = True
 
 

@@ -153,6 +153,16 @@ def test_a_gpu_that_hangs_costs_gpu_times_and_no_row(gpu: Gpu) -> None:
     assert MOST_PENDING < 30
 
 
+def test_a_cycle_whose_next_one_was_not_seen_has_no_gpu_times(
+    sampler: Sampler, gpu: Gpu, rows: list[Row]
+) -> None:
+    for number in (0, 5, 6, 7, 8):
+        cycle(sampler, gpu, number)
+    timed = {row.cycle for row in rows if row.gpu_end_ns is not None}
+    assert timed == {6}
+    assert {row.cycle for row in rows} == {0, 6}
+
+
 @pytest.fixture
 def logging_to(tmp_path: Path, gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setitem(sys.modules, "torch", sys.modules.get("torch", object()))  # type: ignore[arg-type]
@@ -194,6 +204,20 @@ def test_shares_of_a_log_are_the_gpus_where_events_are(logging_to: Path, gpu: Gp
     assert "verify 2.0 %" in note.text
     (row,) = report.cycles
     assert (row.batch, row.median_ns) == (8, 1_000_000)
+
+
+def test_time_in_which_the_ranges_were_off_is_in_no_cycle(logging_to: Path, gpu: Gpu) -> None:
+    for _ in range(20):
+        serve(gpu, 5)
+        ranges.disable()
+        gpu.host_us += 50_000
+        ranges.enable()
+    ranges.shutdown()
+    report = specscope.analyze(specscope.load(logging_to))
+    assert report.clock == "cuda_events"
+    assert set(
+        report.tables["parts"].group_by("cycle").aggregate([("ns", "sum")])["ns_sum"].to_pylist()
+    ) == {1_000_000}
 
 
 def test_no_event_is_recorded_while_a_graph_is_captured(logging_to: Path, gpu: Gpu) -> None:
