@@ -104,6 +104,8 @@ class _State:
             setattr(self, emitter, None)
         elif emitter == "events":
             self.events = False
+            if self.local.sampler is not None:
+                self.local.sampler.give_up()
         self.settle()
         if self.errors[emitter] == 1:
             self.reasons[emitter] = f"{type(error).__name__}: {error}"[:300]
