@@ -282,15 +282,19 @@ def stage(
     for the other values change from call to call. A word that is no stage does nothing.
     """
     state = _STATE
+    try:
+        off = _OFF[name]
+    except (KeyError, TypeError):
+        return _unknown(name)
     if not state.on:
-        return _OFF.get(name) or _unknown(name)
+        return off
     if not state.always:
         # Written out, for this is what a server pays when nobody looks.
         torch = state.torch
-        if torch is None or not (torch.profiler or torch.found())._is_profiler_enabled:
-            return _OFF.get(name) or _unknown(name)
-    if name not in _OFF:
-        return _unknown(name)
+        if torch is None or (torch.profiler is None and "torch" not in modules):
+            return off
+        if not (torch.profiler or torch.found())._is_profiler_enabled:
+            return off
     return Range(name, (cycle, step, batch, tokens, k, rank, size))
 
 

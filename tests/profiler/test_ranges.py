@@ -247,11 +247,12 @@ def test_a_range_open_while_ranges_go_off_still_closes(heard: Heard) -> None:
 def test_a_word_that_is_no_stage_does_nothing_and_says_so_once(
     heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with ranges.stage("drafting"), ranges.stage("drafting"):
+    nothing: Any = ["draft"]
+    with ranges.stage("drafting"), ranges.stage("drafting"), ranges.stage(nothing):
         pass
     assert heard.calls == []
     assert caplog.text.count("drafting") == 1
-    assert ranges.emitters_report()["errors"] == {"unknown_stage": 2}
+    assert ranges.emitters_report()["errors"] == {"unknown_stage": 3}
 
 
 class Cuda:
@@ -282,16 +283,16 @@ def test_nothing_is_emitted_while_the_stream_captures(
 
 
 def test_whoever_listens_to_nothing_pays_next_to_nothing() -> None:
-    """The limit is 350 ns; a busy machine gets twice that here, benchmarks/ranges.py measures."""
+    """The limit is 350 ns; any machine gets twice that here, benchmarks/ranges.py measures."""
     ranges.shutdown()
     assert ranges.stage("verify") is ranges.stage("verify", batch=8, cycle=2)
 
     def cost() -> float:
-        start = time.perf_counter_ns()
+        start = time.thread_time_ns()
         for _ in range(20_000):
             with ranges.stage("verify", batch=8):
                 pass
-        return (time.perf_counter_ns() - start) / 20_000
+        return (time.thread_time_ns() - start) / 20_000
 
     assert min(cost() for _ in range(7)) < 700
     ranges.configure(ranges.Config(nvtx="off"))
