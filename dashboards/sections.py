@@ -84,9 +84,13 @@ def stage_grid(report: Report) -> Grid | None:
     shares = headline_rows(report)
     if not shares:
         return None
+    # A cycle log has no collectives: none on record is not none.
+    is_log = "cycle_log" in report.tables
     if report.on_host:
         where = "on GPU" if report.clock == "cuda_events" else "on host"
         columns: tuple[str, ...] = ("stage", where, "collective", f"of {lap(report)}", "95 %")
+        if is_log:
+            columns = tuple(column for column in columns if column != "collective")
     else:
         columns = (
             "stage",
@@ -98,12 +102,12 @@ def stage_grid(report: Report) -> Grid | None:
             "95 %",
             "of busy",
         )
-    rows = tuple(_stage_row(share, report.on_host) for share in shares)
+    rows = tuple(_stage_row(share, report.on_host, is_log) for share in shares)
     where = _CLOCKS[report.clock]
     return Grid(f"Where the {lap(report)} goes{where}: {_lengths(report)}", columns, rows)
 
 
-def _stage_row(share: StageShare, on_host: bool) -> Row:
+def _stage_row(share: StageShare, on_host: bool, is_log: bool) -> Row:
     of_cycle = share.cycle_share
     interval = range_text(of_cycle.low, of_cycle.high)
     name = stage_name(share.stage)
@@ -112,7 +116,7 @@ def _stage_row(share: StageShare, on_host: bool) -> Row:
         cells: tuple[str, ...] = (
             name,
             time_text(share.total_ns),
-            time_text(share.collective_ns),
+            *(() if is_log else (time_text(share.collective_ns),)),
             share_text(of_cycle.value),
             interval,
         )

@@ -226,4 +226,5 @@ def test_parquet_json_and_html_of_a_log_can_be_written(tmp_path: Path) -> None:
     )
     assert done == 0
     assert (tmp_path / "tables" / "cycle_log.parquet").is_file()
+    assert ">collective<" not in (tmp_path / "report.html").read_text()
     assert '"clock": "host"' in (tmp_path / "report.json").read_text()
