@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from specscope.analyzers import (
     attribution,
     coverage,
     cycles,
+    evidence_log,
     refusals,
     rows,
     stages,
@@ -46,15 +47,26 @@ def analyze(run: Run, options: Options | None = None) -> Report:
     options = options or Options()
     rules = options.rules or activities.load_rules()
     prepared = _each(lambda tables: ranks.prepare(tables, rules), run.ranks)
-    placed = _each(lambda one: stages.place(one, options.evidence), prepared)
+    clock = evidence_log.clock_of(run)
+    attributed = _attributed(prepared, options, clock or evidence_log.HOST)
+    report = _report(run, options, prepared, attributed, clock)
+    if clock != evidence_log.CUDA_EVENTS:
+        return report
+    by_host = _attributed(prepared, options, evidence_log.HOST)
+    return replace(report, warnings=(*report.warnings, *warnings.log_host_times(by_host)))
+
+
+def _attributed(
+    prepared: Sequence[ranks.Rank], options: Options, log_clock: str
+) -> list[Attribution]:
+    placed = _each(lambda one: stages.place(one, options.evidence, log_clock), prepared)
     usable = [(one, where) for one, where in zip(prepared, placed, strict=True) if where]
     cut = [cycles.cut(one, where) for one, where in usable]
     cut = cycles.marked(cut, [_base(one.tables) for one, _ in usable])
-    attributed = _each(
+    return _each(
         lambda row: attribution.attribute(row[0][0], row[0][1], row[1]),
         list(zip(usable, cut, strict=True)),
     )
-    return _report(run, options, prepared, attributed)
 
 
 def _each(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
@@ -70,7 +82,11 @@ def _base(tables: RankTables) -> int:
 
 
 def _report(
-    run: Run, options: Options, prepared: list[ranks.Rank], attributed: list[Attribution]
+    run: Run,
+    options: Options,
+    prepared: list[ranks.Rank],
+    attributed: list[Attribution],
+    log_clock: str | None,
 ) -> Report:
     lead = cycles.leading([a.cycles for a in attributed])
     kind, batch = lead if lead else (None, None)
@@ -96,7 +112,9 @@ def _report(
     engine = rows.engine_of(run)
     refused = refusals.reasons(run, prepared, attributed, covered, kind, on_host)
     if speculates or not attributed:
-        decision = verdict.decide(shares, attributed, refused, unprofiled, engine, uncertain, apart)
+        decision = verdict.decide(
+            shares, attributed, refused, unprofiled, engine, uncertain, apart, log_clock
+        )
     else:
         decision = verdict.without_speculation(
             len(counts[0].ns) if counts else 0,
@@ -117,6 +135,7 @@ def _report(
         *warnings.disagreement_note(apart),
         *warnings.ranks_apart(shares),
         *warnings.one_rank(run, attributed),
+        *warnings.log_shortened(run),
     ]
     return Report(
         run=run,
@@ -133,6 +152,7 @@ def _report(
         unprofiled=unprofiled,
         speculates=speculates,
         on_host=on_host,
+        clock=log_clock or ("host" if on_host else "gpu"),
         tables=Tables(run, attributed),
     )
 

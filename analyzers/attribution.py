@@ -12,6 +12,7 @@ from specscope.analyzers import activities, host_partition
 from specscope.analyzers.activities import ACTIVITIES, CODE_OF_ACTIVITY
 from specscope.analyzers.columns import Bool, Int, spread, worded
 from specscope.analyzers.cycles import Cycles
+from specscope.analyzers.evidence_log import accepted
 from specscope.analyzers.idle import blocking_stretches
 from specscope.analyzers.links import COPY, SYNC
 from specscope.analyzers.partition import Segments, partition
@@ -143,6 +144,7 @@ def parts_table(one: Attribution, total: Int) -> pa.Table:
 def cycles_table(one: Attribution) -> pa.Table:
     """The `cycles` table of one rank."""
     c = one.cycles
+    accept = accepted(one.rank.tables).by_cycle
     return _table(
         "cycles",
         {
@@ -157,7 +159,9 @@ def cycles_table(one: Attribution) -> pa.Table:
             "batch": pa.array(c.batch, pa.int64()),
             "tokens": pa.array(c.tokens, pa.int64()),
             "k": pa.array(c.k, pa.int64()),
-            "accept_length": pa.nulls(len(c), pa.float64()),
+            "accept_length": pa.array(
+                [None if n is None else accept.get(n) for n in c.number], pa.float64()
+            ),
             "whole": pa.array(np.ones(len(c), dtype=bool)),
             "mark": worded(c.mark, MARKS),
         },

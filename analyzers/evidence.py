@@ -44,6 +44,7 @@ class Placement:
     accept_apart: bool = False
     complete: bool = False  # the evidence names every stage, none is what is left over
     notes: tuple[str, ...] = field(default=())
+    clock: str = "host"  # of the spans; `cuda_events` where a log gives the GPU's times
 
 
 def merged_openings(spans: Sequence[Span], opening_stage: int) -> list[Opening]:

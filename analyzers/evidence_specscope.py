@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +19,11 @@ NAME = "specscope"
 
 def place(rank: Rank) -> Placement | None:
     """Spans and openings, or None when the rank holds no stage range of ours."""
-    spans, rounds = _read(rank)
+    return placed(*_read(rank))
+
+
+def placed(spans: list[Span], rounds: list[Span]) -> Placement | None:
+    """The same from stage spans and whole-cycle spans in order of start."""
     if not any(span.stage in (DRAFT, VERIFY, DECODE) for span in spans):
         return None
     speculates = any(span.stage in (DRAFT, VERIFY) for span in spans)
@@ -26,7 +31,7 @@ def place(rank: Rank) -> Placement | None:
     thread = busiest_thread(spans, opening_stage)
     mine = [span for span in spans if span.thread == thread]
     if speculates:
-        openings = merged_openings(mine, opening_stage)
+        openings = _known(merged_openings(mine, opening_stage), mine, rounds)
     else:
         openings = [
             Opening(s.start, s.thread, s.stage, s.cycle, s.batch, s.tokens, s.k, "decode")
@@ -42,8 +47,32 @@ def place(rank: Rank) -> Placement | None:
     )
 
 
-def _read(rank: Rank) -> tuple[list[Span], list[tuple[int, int, int]]]:
-    """Stage spans in order of start, and the whole-cycle ranges as (thread, start, end)."""
+def _known(openings: list[Opening], spans: list[Span], rounds: list[Span]) -> list[Opening]:
+    """Openings with what the ranges of the same cycle say and the opening stage does not."""
+    by_number: dict[int, list[Span]] = {}
+    for span in (*rounds, *spans):
+        if span.cycle is not None:
+            by_number.setdefault(span.cycle, []).append(span)
+    around = sorted(rounds, key=lambda one: one.start)
+    starts = [one.start for one in around]
+    out = []
+    for opening in openings:
+        at = bisect_right(starts, opening.start) - 1
+        whole = around[at : at + 1] if at >= 0 and opening.start < around[at].end else []
+        cycle = opening.cycle
+        if cycle is None and whole:
+            cycle = whole[0].cycle
+        same = by_number.get(cycle, whole) if cycle is not None else whole
+        batch, tokens, k = (
+            next((v for one in (opening, *same) if (v := getattr(one, name)) is not None), None)
+            for name in ("batch", "tokens", "k")
+        )
+        out.append(replace(opening, cycle=cycle, batch=batch, tokens=tokens, k=k))
+    return out
+
+
+def _read(rank: Rank) -> tuple[list[Span], list[Span]]:
+    """Stage spans in order of start, and the whole-cycle ranges."""
     ranges = rank.ranges
     read = [
         grammar.read(name) if name.startswith(grammar.PREFIX) else None for name in ranges.names
@@ -52,21 +81,19 @@ def _read(rank: Rank) -> tuple[list[Span], list[tuple[int, int, int]]]:
     rows = np.flatnonzero(ours[ranges.name] & np.isin(ranges.kind, (ANNOTATION, NVTX)))
     rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
     spans: list[Span] = []
-    rounds: list[tuple[int, int, int]] = []
+    rounds: list[Span] = []
     for row in rows.tolist():
         name = read[ranges.name[row]]
         assert name is not None
         thread = int(ranges.thread[row])
         start, end = int(ranges.start[row]), int(ranges.end[row])
-        if name.stage == grammar.CYCLE:
-            rounds.append((thread, start, end))
-            continue
-        spans.append(
+        whole = name.stage == grammar.CYCLE
+        (rounds if whole else spans).append(
             Span(
                 thread,
                 start,
                 end,
-                STAGES.index(name.stage),
+                SCHEDULE if whole else STAGES.index(name.stage),
                 NAME,
                 name.cycle,
                 name.step,
@@ -78,7 +105,7 @@ def _read(rank: Rank) -> tuple[list[Span], list[tuple[int, int, int]]]:
     return spans, rounds
 
 
-def _opening_stage(spans: list[Span], rounds: list[tuple[int, int, int]]) -> int:
+def _opening_stage(spans: list[Span], rounds: list[Span]) -> int:
     """The stage that the engine's own cycle begins with.
 
     The first stage inside the whole-cycle ranges where there are any, else the first stage of
@@ -87,10 +114,11 @@ def _opening_stage(spans: list[Span], rounds: list[tuple[int, int, int]]) -> int
     first: Counter[int] = Counter()
     working = [span for span in spans if span.stage != SCHEDULE]
     starts = [span.start for span in working]
-    for thread, start, end in rounds:
-        for span in working[bisect_left(starts, start) :]:
-            if span.start >= end or span.thread == thread:
-                first.update([span.stage] if span.start < end else [])
+    for whole in rounds:
+        for index in range(bisect_left(starts, whole.start), len(working)):
+            span = working[index]
+            if span.start >= whole.end or span.thread == whole.thread:
+                first.update([span.stage] if span.start < whole.end else [])
                 break
     if not first:
         seen: set[int] = set()

@@ -1,5 +1,7 @@
 """The partition of a run on the CPU: host ranges of the main thread, no GPU (design 5.3).
 
+Also of a cycle log, by whichever clock its stages were placed.
+
 Innermost stage range owns the instant, none is `schedule`; inside, a collective operator is
 `collective`, the rest is `host`. There is no idle and no busy share: a host thread that is
 between ranges is not known to be idle.
@@ -42,7 +44,9 @@ def partition(rank: Rank, placed: Placed, cycles: Cycles) -> tuple[Segments, Int
     owner = innermost(spans, np.full(len(start), thread, np.int32), start)
     stage = np.array([s.stage for s in spans] + [SCHEDULE], np.int64)[owner]
     communicates = _inside(start, low, high)
-    host = len(ACTIVITIES) + HOST
+    # Of what the GPU does inside a stage, events say nothing.
+    by_host = placed.placement.clock == "host"
+    host = len(ACTIVITIES) + HOST if by_host else CODE_OF_ACTIVITY["other"]
     what = np.where(communicates, CODE_OF_ACTIVITY["collective"], host).astype(np.int64)
     segments = Segments(
         cycle=np.searchsorted(borders, start, "right") - 1,

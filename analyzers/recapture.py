@@ -15,6 +15,9 @@ VLLM = (
 )
 
 
+LOG = "let the server run under steady load, then analyze the log again"
+
+
 def call(engine: str | None) -> str:
     """The call for that engine; for both when it is unknown."""
     engine = (engine or "").lower()

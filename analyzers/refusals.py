@@ -95,6 +95,8 @@ def _no_stages(run: Run) -> str:
         table = one.ranges.filter(pc.equal(one.ranges["kind"].cast(pa.string()), "annotation"))
         for name in table["name"].unique().to_pylist()[:20]:
             names[str(name)[:60]] = None
+    if any(one.cycle_log is not None for one in run.ranks):
+        return "no draft, verify or decode stage in the cycle log: the hooks named none"
     if not any(one.ops.num_rows or one.calls.num_rows or one.ranges.num_rows for one in run.ranks):
         return "no work recorded in this trace"
     captures = [name for name in names if (mark := marks.read(name)) and mark.role == "capture"]

@@ -112,6 +112,7 @@ class Report:
     unprofiled: Unprofiled | None
     speculates: bool
     on_host: bool
+    clock: str = "gpu"  # `host`: a run on the CPU or a log without events; `cuda_events`: a log
     tables: Mapping[str, pa.Table] = field(repr=False, default_factory=dict)
 
     def share(self, stage: str, rank: int | None = None) -> StageShare | None:

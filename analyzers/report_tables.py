@@ -29,6 +29,8 @@ class Tables(Mapping[str, pa.Table]):
 
     def __init__(self, run: Run, attributed: Sequence[Attribution]) -> None:
         self._run = run
+        logs = any(rank.cycle_log is not None for rank in run.ranks)
+        self._read = (*self._READ, "cycle_log") if logs else self._READ
         self._attributed = attributed
         self._made: dict[str, pa.Table] = {}
 
@@ -38,21 +40,23 @@ class Tables(Mapping[str, pa.Table]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self._OWN, *self._READ))
+        return iter((*self._OWN, *self._read))
 
     def __len__(self) -> int:
-        return len(self._OWN) + len(self._READ)
+        return len(self._OWN) + len(self._read)
 
     def _make(self, name: str) -> pa.Table:
         if name in self._OWN:
             pieces = [self._OWN[name](one) for one in self._attributed]
             return pa.concat_tables(pieces) if pieces else schema.empty(name)
-        if name not in self._READ:
+        if name not in self._read:
             raise KeyError(name)
         placed = {one.number: one for one in self._attributed}
         pieces = []
         for one in self._run.ranks:
             table = getattr(one, name)
+            if table is None:
+                continue
             if name == "ops":
                 table = _placed_ops(table, placed.get(one.rank))
             pieces.append(_with_rank(table, one.rank))

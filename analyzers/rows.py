@@ -10,6 +10,7 @@ import numpy as np
 from specscope.analyzers import cycles
 from specscope.analyzers.activities import ACTIVITIES
 from specscope.analyzers.attribution import Attribution
+from specscope.analyzers.evidence_log import accepted
 from specscope.analyzers.report import ActivityRow, CycleRow, IdleRow, Unprofiled
 from specscope.analyzers.shares import Counted, StageShare, over_ranks, rows_of, stage_share
 from specscope.analyzers.statistics import Estimate, estimate, median
@@ -159,8 +160,15 @@ def facts_of(
         "tp": facts.get("world_size") or context.get("tp"),
         "gpus": ", ".join(g for g in gpus if g) or None,
         "link": context.get("link"),
-        "accept_length": context.get("accept_length"),
+        "accept_length": context.get("accept_length") or _accept_length(run),
         "simulated_acceptance": context.get("simulated_acceptance"),
         "tokens_per_second": context.get("tokens_per_second") if same_batch else None,
         "source": context.get("source"),
     }
+
+
+def _accept_length(run: Run) -> float | None:
+    """As the cycle log has it, the median over its ranks."""
+    found = [accepted(rank).mean for rank in run.ranks]
+    known = [mean for mean in found if mean is not None]
+    return float(np.median(known)) if known else None

@@ -12,6 +12,7 @@ from specscope.analyzers import (
     evidence_engine,
     evidence_frames,
     evidence_host,
+    evidence_log,
     evidence_specscope,
     evidence_structure,
 )
@@ -44,10 +45,19 @@ class Placed:
     prefill_marks: Int  # host times at which the engine says a prefill forward begins
 
 
-def place(rank: Rank, use: Sequence[str] = EVIDENCE) -> Placed | None:
-    """Stages by the kinds of evidence in `use`, best first; None when there is none at all."""
+def place(
+    rank: Rank, use: Sequence[str] = EVIDENCE, log_clock: str = evidence_log.HOST
+) -> Placed | None:
+    """Stages by the kinds of evidence in `use`, best first; None when there is none at all.
+
+    A cycle log is read by `log_clock`.
+    """
     marked = evidence_engine.marked_ranges(rank) if "engine" in use else []
-    placement = _best(rank, use, marked)
+    placement = (
+        evidence_log.place(rank, log_clock)
+        if rank.tables.cycle_log is not None
+        else _best(rank, use, marked)
+    )
     if placement is None:
         return None
     placement = _with_prefill(placement, marked)

@@ -21,6 +21,13 @@ WORDS = {
     "decode": "decode",
     "prefill": "prefill",
 }
+LOG_CONFIDENCE = {
+    "cuda_events": ("high", "specscope's own ranges name every stage, CUDA events time them"),
+    "host": (
+        "medium",
+        "specscope's own ranges by the host's times: with a GPU these say where the host was",
+    ),
+}
 # More uncertain time than this lowers the confidence.
 UNCERTAIN_SHARE = 0.02
 
@@ -33,11 +40,15 @@ def decide(
     engine: str | None,
     uncertain: float,
     disagreement: float,
+    log_clock: str | None = None,
 ) -> Verdict:
-    """The verdict on a run that speculates."""
+    """The verdict on a run that speculates; `log_clock` when it is a cycle log."""
     sources = tuple(dict.fromkeys(s for a in attributed for s in a.placed.placement.sources))
     complete = all(a.placed.placement.complete for a in attributed)
-    confidence, why = _confidence(sources, complete, uncertain, disagreement)
+    if log_clock is None:
+        confidence, why = _confidence(sources, complete, uncertain, disagreement)
+    else:
+        confidence, why = LOG_CONFIDENCE[log_clock]
     if refused:
         return Verdict(
             "No verdict: " + "; ".join(refused),
@@ -45,14 +56,15 @@ def decide(
             confidence_reason=refused[0],
             refused=tuple(refused),
             withheld=True,
-            recapture=recapture.call(engine),
+            recapture=recapture.LOG if log_clock else recapture.call(engine),
         )
     rows = [s for s in shares if s.rank is None and s.part_of is None]
     top = max(rows, key=lambda s: s.cycle_share.value)
     share = top.cycle_share
     return Verdict(
-        headline=f"{WORDS[top.stage].capitalize()} takes {percent(share.value)} of the cycle",
-        basis=_basis(top, len(attributed)),
+        headline=f"{WORDS[top.stage].capitalize()} takes {percent(share.value)} of the cycle"
+        + (", by the cycle log" if log_clock else ""),
+        basis=_basis(top, len(attributed), log_clock),
         clauses=tuple(_other_shares(top, unprofiled)),
         claims=tuple(_claims(rows)),
         stage=top.stage,
@@ -64,10 +76,12 @@ def decide(
     )
 
 
-def _basis(top: StageShare, ranks: int) -> str:
+def _basis(top: StageShare, ranks: int, log_clock: str | None) -> str:
     share = top.cycle_share
     what = (
-        "its time on the host"
+        "its time on the GPU by CUDA events, idle included"
+        if log_clock == "cuda_events"
+        else "its time on the host"
         if top.busy_share is None
         else "its work and the idle that its ops end"
     )

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from specscope.analyzers import shares as shares_of
 from specscope.analyzers.activities import CODE_OF_ACTIVITY
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import Bool
 from specscope.analyzers.coverage import Coverage
-from specscope.analyzers.cycles import OUTLIER, WARMUP
+from specscope.analyzers.cycles import OUTLIER, WARMUP, leading
 from specscope.analyzers.evidence_engine import marked_ranges
+from specscope.analyzers.evidence_log import MOST_CYCLES, left_out
 from specscope.analyzers.report import CycleRow, IdleRow
+from specscope.analyzers.rows import share_rows
 from specscope.analyzers.shares import StageShare
 from specscope.analyzers.words import VERIFY, WORK, percent
 from specscope.traces.run import Note, Run
@@ -216,3 +219,39 @@ def no_gpu(counts: Sequence[tuple[int, int, int]]) -> list[Note]:
                 )
             )
     return notes
+
+
+def log_shortened(run: Run) -> list[Note]:
+    """A log of more cycles than are analysed."""
+    most = max((left_out(rank) for rank in run.ranks), default=0)
+    if not most:
+        return []
+    return [
+        Note(
+            "log_shortened",
+            f"The cycle log holds {most + MOST_CYCLES:,} cycles; "
+            f"the newest {MOST_CYCLES:,} are analysed",
+            "the table cycle_log has every row (--parquet)",
+        )
+    ]
+
+
+def log_host_times(by_host: Sequence[Attribution]) -> list[Note]:
+    """Beside shares by CUDA events: what the host's times of all cycles say."""
+    lead = leading([one.cycles for one in by_host])
+    if lead is None:
+        return []
+    found = share_rows(
+        list(by_host), [shares_of.counted(one, *lead) for one in by_host], None, True
+    )
+    rows = [row for row in found if row.rank is None and row.part_of is None]
+    if not rows:
+        return []
+    named = ", ".join(f"{row.stage} {percent(row.cycle_share.value)}" for row in rows)
+    return [
+        Note(
+            "log_host_times",
+            f"By the host's times of {rows[0].cycle_share.n:,} cycles: {named}. They say where the "
+            "host was; the figures above are the GPU's, by CUDA events of every N-th cycle",
+        )
+    ]

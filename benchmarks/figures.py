@@ -42,6 +42,9 @@ class Bench(Protocol):
     def modules_after_help(self) -> set[str]:
         """Modules that `analyze --help` has imported by its end."""
 
+    def ranges(self) -> dict[str, float | None]:
+        """What `ranges.py` measures: nanoseconds, None where something is not installed."""
+
     def free_cores(self) -> float:
         """How many cores nobody else used just now."""
 
@@ -299,6 +302,25 @@ def linear(bench: Bench) -> Iterator[Figure]:
         0.6,
         "of the text",
     )
+
+
+@benchmark
+def ranges(bench: Bench) -> Iterator[Figure]:
+    """What a stage range costs a server: off, unheard, and by each emitter (ranges.py)."""
+    limits = {
+        "off, no field": ("a disabled range", 350.0),
+        "off": ("a disabled range with four fields", 350.0),
+        "unheard, torch": ("an enabled range to which nothing listens", 350.0),
+        "NVTX": ("an NVTX range with four fields, a tool listens", 1500.0),
+        "import": ("import specscope.profiler", 30e6),
+    }
+    found = bench.ranges()
+    for key, (what, limit) in limits.items():
+        value = found[key]
+        if value is None:
+            yield _unjudged(f"range ({key})", what, f"<= {limit:g} ns", "not installed here")
+        else:
+            yield _at_most(f"range ({key})", what, value, limit, "ns")
 
 
 def _size(size: int) -> str:

@@ -156,6 +156,14 @@ class Runner:
         )
         return set(done.stderr.split())
 
+    def ranges(self) -> dict[str, float | None]:
+        """See figures.Bench."""
+        command = [sys.executable, str(HERE / "ranges.py"), "--json"]
+        command += ["--quick"] * self.quick
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+        found: dict[str, float | None] = json.loads(done.stdout)
+        return found
+
     def free_cores(self) -> float:
         """See figures.Bench."""
         first = _idle_ticks()

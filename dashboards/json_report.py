@@ -40,6 +40,7 @@ def as_json(report: Report, checked: Sequence[Checked] = ()) -> Json:
         "facts": {key: _plain(value) for key, value in report.facts.items()},
         "speculates": report.speculates,
         "on_host": report.on_host,
+        "clock": report.clock,
         "ranks": [rank.rank for rank in report.run.ranks],
         "cycles": _cycles(report),
         "stages": [_stage(share) for share in report.shares],

@@ -76,13 +76,21 @@ def rank_numbers(report: Report) -> tuple[int, ...]:
     return tuple(row.rank for row in leading_cycles(report))
 
 
+_CLOCKS = {"gpu": "", "host": " on the host", "cuda_events": " on the GPU, by CUDA events"}
+
+
 def stage_grid(report: Report) -> Grid | None:
     """Work, collectives, idle and shares of each stage; None where there is nothing to share."""
     shares = headline_rows(report)
     if not shares:
         return None
+    # A cycle log has no collectives: none on record is not none.
+    is_log = "cycle_log" in report.tables
     if report.on_host:
-        columns: tuple[str, ...] = ("stage", "on host", "collective", f"of {lap(report)}", "95 %")
+        where = "on GPU" if report.clock == "cuda_events" else "on host"
+        columns: tuple[str, ...] = ("stage", where, "collective", f"of {lap(report)}", "95 %")
+        if is_log:
+            columns = tuple(column for column in columns if column != "collective")
     else:
         columns = (
             "stage",
@@ -94,12 +102,12 @@ def stage_grid(report: Report) -> Grid | None:
             "95 %",
             "of busy",
         )
-    rows = tuple(_stage_row(share, report.on_host) for share in shares)
-    where = " on the host" if report.on_host else ""
+    rows = tuple(_stage_row(share, report.on_host, is_log) for share in shares)
+    where = _CLOCKS[report.clock]
     return Grid(f"Where the {lap(report)} goes{where}: {_lengths(report)}", columns, rows)
 
 
-def _stage_row(share: StageShare, on_host: bool) -> Row:
+def _stage_row(share: StageShare, on_host: bool, is_log: bool) -> Row:
     of_cycle = share.cycle_share
     interval = range_text(of_cycle.low, of_cycle.high)
     name = stage_name(share.stage)
@@ -108,7 +116,7 @@ def _stage_row(share: StageShare, on_host: bool) -> Row:
         cells: tuple[str, ...] = (
             name,
             time_text(share.total_ns),
-            time_text(share.collective_ns),
+            *(() if is_log else (time_text(share.collective_ns),)),
             share_text(of_cycle.value),
             interval,
         )
@@ -332,7 +340,16 @@ def coverage_lines(report: Report) -> list[str]:
                 f"{placed} placed in a stage on evidence"
             )
         lines.append(text)
-    if report.on_host and not any(row.launches for row in rows):
+    if "cycle_log" in report.tables:
+        lines.append(
+            "a cycle log, no profiler: "
+            + (
+                "GPU times of sampled cycles by CUDA events"
+                if report.clock == "cuda_events"
+                else "times of each rank's thread on the host"
+            )
+        )
+    elif report.on_host and not any(row.launches for row in rows):
         lines.append("a run on the CPU: time of each rank's main thread, nothing on a GPU")
     evidence = ", ".join(clean(word) for word in report.verdict.evidence)
     by = f", stages told by: {evidence}" if evidence else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from specscope.traces.schema import DERIVED, SCHEMA_VERSION, TABLES
+from specscope.traces.schema import CYCLE_LOG, DERIVED, SCHEMA_VERSION, TABLES
 
 HEAD = f"""# Tables
 
@@ -14,6 +14,9 @@ ranks; `report.tables[NAME]` gives them as `pyarrow.Table`, `.to_pandas()` as a 
 Times are integer nanoseconds of each file's own clock. To compare the times of two files, add
 `sources.clock_base_ns` of each. Words are dictionary-encoded. Names of ops, calls and ranges
 come from the trace and may hold anything: treat them as hostile text.
+
+`cycle_log` is there when a [cycle log](cycle_log.md) was read; then `ops`, `calls` and `ranges`
+are empty.
 
 `rank` is added to the tables that are read from a file; `stage` and `activity` (words) to `ops`.
 """
@@ -30,9 +33,12 @@ def rows(name: str, schema: pa.Schema) -> str:
     return "\n".join(lines) + "\n"
 
 
+_ALL = {**TABLES, **DERIVED, "cycle_log": CYCLE_LOG}
+
+
 def main() -> str:
     """The whole page."""
-    return HEAD + "".join(rows(name, schema) for name, schema in {**TABLES, **DERIVED}.items())
+    return HEAD + "".join(rows(name, schema) for name, schema in _ALL.items())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shared import MISSING
+from tests.shared import MISSING, NOT_INSTALLED
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,7 +26,13 @@ def private_cache(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says how many tests or modules did not run because ../shared is not there."""
+    """Says how many tests or modules did not run, for want of ../shared or of a package."""
+    if NOT_INSTALLED:
+        terminalreporter.section("packages missing", red=True)
+        terminalreporter.line(
+            f"{len(NOT_INSTALLED)} tests or modules were skipped for packages that are not "
+            f"installed: {', '.join(sorted(set(NOT_INSTALLED)))}"
+        )
     if not MISSING:
         return
     terminalreporter.section("shared data missing", red=True)

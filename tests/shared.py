@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+# What is not installed here and tests would use; printed at the end of the run as well.
+NOT_INSTALLED: list[str] = []
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -19,3 +24,12 @@ def shared_path(*parts: str) -> Path:
         MISSING.append("/".join(parts))
         pytest.skip(f"../shared/{'/'.join(parts)} is missing", allow_module_level=True)
     return path
+
+
+def needed(module: str) -> Any:
+    """A module that CI does not install; skips the test, or the module at import, without it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        NOT_INSTALLED.append(module)
+        pytest.skip(f"{module} is not installed", allow_module_level=True)

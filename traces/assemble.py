@@ -212,7 +212,8 @@ def _of_one_time(
 def _window(tables: RankTables) -> tuple[int, int] | None:
     """First start and last end since 1970 in ns, or None when the file does not say."""
     base = tables.facts["clock_base_ns"]
-    spans = [table for table in (tables.calls, tables.ops, tables.ranges) if table.num_rows]
+    given = (tables.calls, tables.ops, tables.ranges, tables.cycle_log)
+    spans = [table for table in given if table is not None and table.num_rows]
     if base is None or not spans:
         return None
     start = min(pc.min(table["start_ns"]).as_py() for table in spans)

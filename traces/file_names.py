@@ -15,8 +15,8 @@ from typing import Final
 class FileName:
     """A file name taken apart; None or empty where it does not say.
 
-    `role` is one of trace, merged, frontend, graph_capture, unfinished, memory, table, context,
-    report, other. `group` is equal for the files of one server, `capture` for those of one
+    `role` is one of trace, cycle_log, merged, frontend, graph_capture, unfinished, memory, table,
+    context, report, other. `group` is equal for the files of one server, `capture` for those of one
     capture where the writer gives all ranks one id, and `worker` for those of one process.
     """
 
@@ -50,6 +50,7 @@ ROLES: Final[tuple[tuple[str, str, str], ...]] = (
     (r"merged-.*\.json(\.gz)?", "merged", "the ranks of one capture merged into one file"),
     (r".*\.(json|trace)(\.gz)?|.*\.gz", "trace", ""),
     (r".*\.(sqlite|nsys-rep|qdrep|qdstrm)", "report", "Nsight input, not read yet"),
+    (r"specscope-cycles-.*\.arrows", "cycle_log", "a cycle log, read where there is no trace"),
     (r".*\.(parquet|md|html|csv|log|txt|py|sh|arrow)", "report", "not a trace"),
     (r".*", "other", "not a trace by its name"),
 )
@@ -67,12 +68,22 @@ _STAMPED = re.compile(r"(?P<worker>.+)\.(?P<stamp>\d{10,20})", re.DOTALL)
 # Ranks in worker names: rank0, rank-0, -rank-3, ..._rank7, rank1of2.
 _RANK = re.compile(r"(?<![A-Za-z])rank[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _PARALLEL = re.compile(r"(?:^|_)(dp|pp|tp|dcp|pcp|ep)(\d{1,6})(?=_|$)")
+# Cycle logs: [rank,] process, start of the log, piece.
+_CYCLE_LOG = re.compile(
+    r"specscope-cycles(?:-rank(?P<rank>\d{1,6}))?-pid(?P<pid>\d{1,10})-(?P<stamp>\d{1,20})"
+    r"\.(?P<piece>\d{1,9})\.arrows"
+)
 _SECONDS = re.compile(r"(?:.*-)?(\d{9,10})(?:\.(\d{1,9}))?", re.DOTALL)
 
 
 def read_name(name: str) -> FileName:
     """Takes a file name (without its folder) apart."""
     role = role_of(name)
+    log = _CYCLE_LOG.fullmatch(name)
+    if log:
+        rank = int(log["rank"]) if log["rank"] else None
+        worker = f"{log['rank']}-{log['pid']}-{log['stamp']}"
+        return FileName(name, role, rank, stamp_ns=int(log["stamp"]), group="log", worker=worker)
     stem = _stem(name)
     sglang = _SGLANG.fullmatch(stem)
     if sglang:

@@ -29,7 +29,8 @@ def notes_on(tables: RankTables) -> list[Note]:
     if not facts["has_header"]:
         text = f"{where}: a bare list of events without a header (no base time, no rank)"
         notes.append(Note("no_header", text))
-    if not (tables.ops.num_rows or tables.calls.num_rows or tables.ranges.num_rows):
+    rows = tables.cycle_log.num_rows if tables.cycle_log is not None else 0
+    if not (tables.ops.num_rows or tables.calls.num_rows or tables.ranges.num_rows or rows):
         text = f"{where}: no work recorded ({facts['events']} events, none of them work)"
         notes.append(Note("no_work", text, "start the profiler while requests are running"))
     if facts["precision_lost_events"]:

@@ -104,6 +104,10 @@ def _choose_here(folder: Path) -> Choice:
             listed += [_line(file.path, why_not_read(file.path.name)) for file in rest]
         else:
             captures = [_Capture((file,)) for file in rest]
+    logs = [file for file in others if file.name.role == "cycle_log"]
+    if not captures and logs:
+        return _newest_logs(logs, listed)
+    listed += [_line(file.path, why_not_read(file.path.name)) for file in logs]
     if not captures:
         return Choice((), tuple(sorted(listed)))
     order = [captures[index] for index in _newest_first(captures)]
@@ -114,13 +118,37 @@ def _choose_here(folder: Path) -> Choice:
     return Choice(tuple(file.path for file in files), tuple(sorted(listed)), tuple(notes))
 
 
+def _newest_logs(files: list[_File], listed: list[str]) -> Choice:
+    """The pieces of the newest server's cycle logs: one process for each rank."""
+    processes: dict[str, list[_File]] = {}
+    for file in files:
+        processes.setdefault(file.name.worker or "", []).append(file)
+    newest_first = sorted(processes.values(), key=lambda pieces: -_stamp(pieces[0]))
+    newest, older = newest_first[:1], newest_first[:0]
+    ranks = {newest[0][0].name.rank}
+    for pieces in newest_first[1:]:
+        rank = pieces[0].name.rank
+        apart = _stamp(newest[-1][0]) - _stamp(pieces[0]) > CAPTURE_SPREAD_NS
+        if older or apart or rank in ranks:
+            older.append(pieces)
+        else:
+            newest.append(pieces)
+            ranks.add(rank)
+    listed += [_line(file.path, "an older cycle log") for pieces in older for file in pieces]
+    chosen = [file for pieces in newest for file in sorted(pieces, key=lambda one: one.path.name)]
+    title = printable(chosen[0].path.name, 120)
+    notes = [_several(1 + len(older), title)] if older else []
+    files_in_order = sorted(chosen, key=_by_rank)
+    return Choice(tuple(file.path for file in files_in_order), tuple(sorted(listed)), tuple(notes))
+
+
 def _line(path: Path, reason: str, after: str = "") -> str:
     return f"{printable(path.name, 120)}{after}: {reason}"
 
 
 def _is_aside(file: _File) -> bool:
     """True for files that are read only when there is no trace beside them."""
-    return file.name.role in {"unfinished", "graph_capture"}
+    return file.name.role in {"unfinished", "graph_capture", "cycle_log"}
 
 
 def _captures(files: Iterable[_File]) -> list[_Capture]:

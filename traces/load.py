@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import cache as cache_of
+from . import cycle_log
 from .assemble import FileTables, assemble
 from .context import read_context
 from .errors import SpecscopeError, TraceFormatError, UsageError
@@ -52,7 +53,13 @@ def load(
     )
     choice, chosen_by_us = _choose(given)
     files = _of_rank(choice.files, rank) if chosen_by_us else choice.files
-    tables = _read_all(files, options, use_cache=cache, on_progress=on_progress)
+    logs = [file for file in files if file.is_file() and cycle_log.is_log(file)]
+    if logs and len(logs) < len(files):
+        raise UsageError("traces and cycle logs are not one run; give the one or the other")
+    if logs:
+        tables = _read_logs(logs)
+    else:
+        tables = _read_all(files, options, use_cache=cache, on_progress=on_progress)
     assembled = assemble(tables, chosen_by_us=chosen_by_us)
     ranks = _only(assembled.ranks, rank)
     context, context_notes = _context(files)
@@ -152,6 +159,14 @@ def _read_all(
         return [read(path) for path in files]
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(read, files))
+
+
+def _read_logs(paths: Sequence[Path]) -> list[FileTables]:
+    """The tables of each process that wrote a cycle log."""
+    try:
+        return [FileTables(path, (tables,)) for path, tables in cycle_log.read_logs(paths)]
+    except OSError as error:
+        raise _unreadable(Path(error.filename or paths[0]), error) from error
 
 
 def available_cores() -> int:

@@ -32,6 +32,7 @@ class RankTables:
     losses: pa.Table
     sources: pa.Table
     facts: dict[str, Any] = field(default_factory=dict)
+    cycle_log: pa.Table | None = None  # in place of ops, calls and ranges
 
 
 @dataclass(frozen=True)

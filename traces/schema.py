@@ -171,6 +171,28 @@ PARTS = _schema(
     ("ns", pa.int64(), "sum of the segments; over a cycle these sum to its length"),
 )
 
+# The cycle log of the hooks, in place of ops, calls and ranges (docs/cycle_log.md).
+
+CYCLE_LOG = _schema(
+    ("rank", pa.int32(), "rank"),
+    ("row", WORD, "stage, cycle, accept (its lengths, late), lost (what is not here)"),
+    ("stage?", WORD, "draft, verify, accept, draft_extend, schedule, decode, prefill"),
+    ("cycle?", pa.int64(), "number of the cycle"),
+    ("draft_step?", pa.int64(), "index of the draft step"),
+    ("start_ns", pa.int64(), "start on the host"),
+    ("end_ns", pa.int64(), "end on the host"),
+    ("gpu_start_ns?", pa.int64(), "by CUDA events, since the first event of the cycle"),
+    ("gpu_end_ns?", pa.int64(), "of a cycle: the first event of the next one"),
+    ("batch?", pa.int64(), "sequences"),
+    ("tokens?", pa.int64(), "tokens that the target reads"),
+    ("k?", pa.int64(), "draft tokens per sequence"),
+    ("thread", pa.int64(), "native id of the host thread"),
+    ("accept_lengths?", pa.list_(pa.int32()), "one a sequence, the bonus token included"),
+    ("accept_length?", pa.float64(), "their mean"),
+    ("lost_rows?", pa.int64(), "in a lost row: rows lost so far for that reason"),
+    ("reason?", WORD, "queue_full, rotated_away, write_failed"),
+)
+
 DERIVED = {"stages": STAGES, "cycles": CYCLES, "segments": SEGMENTS, "parts": PARTS}
 
 

@@ -18,6 +18,10 @@ from .errors import TraceFormatError
 HEAD_BYTES: Final = 1 << 16
 GZIP: Final = b"\x1f\x8b"
 
+# Key of the metadata in the schema of a cycle log; the writer in `profiler` has it too.
+CYCLE_LOG_MARK: Final = "specscope_cycle_log"
+_ARROW_STREAM: Final = b"\xff\xff\xff\xff"
+
 _KINETO = "give the Kineto trace (*.trace.json or *.trace.json.gz) of the same run"
 _UNPACK = "unpack it first: only gzip and plain text are read"
 _SHOW_KEYS: Final = 6
@@ -48,6 +52,7 @@ BINARY: Final = (
     Kind(rb"7z\xbc\xaf", "a 7z archive", _UNPACK),
     Kind(rb"(?s).{257}ustar", "a tar archive", _UNPACK),
     Kind(rb"PAR1", "a Parquet file", _KINETO),
+    Kind(rb"\xff\xff\xff\xff", "an Arrow stream that is no cycle log of specscope", _KINETO),
     Kind(rb"ARROW1", "an Arrow file", _KINETO),
     Kind(
         rb"(?s).{12}.{0,64}brain\.Event",
@@ -144,6 +149,11 @@ def _is_bare_utf16(head: bytes) -> bool:
     return len(begin) > 8 and (
         (not any(begin[1::2]) and all(begin[0::2])) or (not any(begin[0::2]) and all(begin[1::2]))
     )
+
+
+def is_cycle_log(raw: bytes) -> bool:
+    """Are these the first bytes of a cycle log?"""
+    return raw.startswith(_ARROW_STREAM) and CYCLE_LOG_MARK.encode() in raw
 
 
 def refuse_keys(name: str, keys: Iterable[str]) -> TraceFormatError:

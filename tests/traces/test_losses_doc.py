@@ -9,12 +9,13 @@ ROOT = Path(__file__).parents[2]
 # Reasons stand in calls of these, as a text in lower case with underscores.
 GIVEN = re.compile(
     r'(?:\._?(?:skip|note|add)|_gzip_loss|rows\.append)\((?:[^"()]|\([^()]*\))*?"([a-z_]+)"|'
+    r'"(log_[a-z_]+)"|'
     r'\(NEGATIVE_DUR, "([a-z_]+)"|\(QUOTED_NUMBER, "([a-z_]+)"|"(duration_overflow)"'
 )
 
 
 def given() -> set[str]:
-    files = ("scan.py", "text.py", "kineto.py", "kineto_losses.py")
+    files = ("scan.py", "text.py", "kineto.py", "kineto_losses.py", "cycle_log.py")
     text = "\n".join((ROOT / "traces" / name).read_text() for name in files)
     return {reason for found in GIVEN.findall(text) for reason in found if reason}
 

@@ -1,0 +1,278 @@
+"""The cycle log: a row for every stage and cycle, written without a profiler.
+
+A hook appends a row to a bounded queue and goes on; a background thread writes. When the queue
+is full the row is dropped and counted, and the log says how many and where. When the disk does
+not take it the log ends with one warning. A forked child begins a log of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from . import cycle_log_writer
+from .cycle_log_rows import Row
+from .cycle_log_writer import Identity, Pieces
+
+POLL_SECONDS: Final = 0.1
+# Accept lengths kept of one cycle.
+MOST_LENGTHS: Final = 1024
+
+_logger = logging.getLogger("specscope")
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Where the log goes and how large it may become, for each process."""
+
+    folder: Path
+    rank: int | None = None  # else the environment's RANK
+    world_size: int | None = None
+    queue_rows: int = 20_000
+    batch_rows: int = 1_000
+    flush_seconds: float = 1.0
+    piece_bytes: int = 64 << 20
+    total_bytes: int = 1 << 30
+    engine: str = ""
+    engine_version: str = ""
+
+
+class CycleLog:
+    """The log of this process. `put` is for hooks: it never blocks and never raises."""
+
+    def __init__(
+        self,
+        config: LogConfig,
+        *,
+        put_bytes: Callable[[int, Any], int] = os.write,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
+        self._config = config
+        self._put_bytes = put_bytes
+        self._poll_seconds = poll_seconds
+        self._rows: deque[Row] = deque()
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._lost: Counter[str] = Counter()  # in all
+        self._told: Counter[str] = Counter()  # as rows of the log last said
+        self._told_in: Path | None = None
+        self._pieces: Pieces | None = None
+        self._error = ""
+        self._dead = False
+        self._started_ns = time.time_ns()
+        self._clock_base_ns = cycle_log_writer.clock_base_ns()
+
+    def start(self) -> bool:
+        """Import what writing needs, try the folder, start the writer; False when it is off."""
+        try:
+            cycle_log_writer.prepare()
+            self._config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not os.access(self._config.folder, os.W_OK | os.X_OK):
+                raise PermissionError(13, "permission denied")
+        except Exception as error:
+            self._fail(error, ())
+            return False
+        self._start_thread()
+        return True
+
+    @property
+    def is_on(self) -> bool:
+        """Does it still take rows?"""
+        return not self._dead
+
+    def put(self, row: Row) -> None:
+        """Append a row, or count it as dropped."""
+        if self._dead:
+            self._lose("write_failed", 1)
+        elif len(self._rows) >= self._config.queue_rows:
+            self._lose("queue_full", 1)
+        else:
+            self._rows.append(row)
+            if self._thread is None:
+                self._start_thread()
+
+    def record_accept(self, cycle: int | None, lengths: list[int]) -> None:
+        """Accept lengths of one cycle, one a sequence, the bonus token included."""
+        now = time.perf_counter_ns()
+        self.put(Row.accept(cycle, lengths[:MOST_LENGTHS], now, threading.get_native_id()))
+
+    def set_rank(self, rank: int | None, world_size: int | None = None) -> None:
+        """Say who this process is, as soon as it is known; a new piece begins when it changes."""
+        config = self._config
+        self._config = replace(
+            config,
+            rank=config.rank if rank is None else rank,
+            world_size=config.world_size if world_size is None else world_size,
+        )
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Write what waits and end the file; gives up waiting for a stuck disk."""
+        thread = self._thread
+        self._stop.set()
+        if thread is not None and thread.is_alive():
+            thread.join(timeout)
+        self._dead = True
+
+    def after_fork(self) -> None:
+        """In a forked child: nothing of the parent's is written, a log of its own begins."""
+        if self._pieces is not None:
+            self._pieces.abandon()
+        self._rows = deque()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._lost, self._told = Counter(), Counter()
+        self._pieces = None
+        self._thread = None
+        self._started_ns = time.time_ns()
+
+    def report(self) -> dict[str, Any]:
+        """What was written and what was lost."""
+        pieces = self._pieces
+        path = pieces.path if pieces else None
+        return {
+            "active": self.is_on,
+            "folder": str(self._config.folder),
+            "file": str(path) if path else None,
+            "rows": pieces.rows if pieces else 0,
+            "bytes": pieces.size if pieces else 0,
+            "waiting": len(self._rows),
+            "lost": dict(self._lost),
+            "error": self._error,
+        }
+
+    def _lose(self, reason: str, count: int) -> None:
+        with self._lock:
+            self._lost[reason] += count
+
+    def _start_thread(self) -> None:
+        with self._lock:
+            if self._thread is not None:
+                return
+            _at_process_end(self.close)
+            thread = threading.Thread(target=self._run, name="specscope-cycle-log", daemon=True)
+            self._thread = thread
+        try:
+            thread.start()
+        except RuntimeError as error:  # no more threads, or the interpreter is going down
+            self._fail(error, ())
+
+    def _run(self) -> None:
+        last = time.monotonic()
+        rows: list[Row] = []
+        try:
+            while not self._dead:
+                stopping = self._stop.wait(self._poll_seconds)
+                now = time.monotonic()
+                waiting = len(self._rows)
+                if (
+                    stopping
+                    or waiting >= self._config.batch_rows
+                    or (waiting and now - last >= self._config.flush_seconds)
+                ):
+                    last = now
+                    while waiting > 0:
+                        rows = self._take()
+                        waiting -= len(rows)
+                        self._write(rows)
+                        rows = []
+                if stopping:
+                    break
+            if self._pieces is not None:
+                self._tell_losses()
+                self._pieces.close()
+        except BaseException as error:
+            self._fail(error, rows)
+
+    def _take(self) -> list[Row]:
+        size = min(self._config.batch_rows, len(self._rows))
+        return [self._rows.popleft() for _ in range(size)]
+
+    def _write(self, rows: list[Row]) -> None:
+        pieces = self._pieces
+        if pieces is None or pieces.identity != self._identity():
+            if pieces is not None:
+                pieces.close()
+            pieces = self._pieces = self._new_pieces(pieces)
+        pieces.write(rows)
+        removed = pieces.removed_rows - self._lost["rotated_away"]
+        if removed > 0:
+            self._lose("rotated_away", removed)
+        self._tell_losses()
+
+    def _tell_losses(self) -> None:
+        """Rows with what was lost so far, when that is news, and once in every piece.
+
+        They hold totals, so that the newest stays true when older pieces go.
+        """
+        pieces = self._pieces
+        with self._lock:
+            lost = self._lost.copy()
+        if pieces is None or not lost:
+            return
+        if lost == self._told and pieces.path == self._told_in:
+            return
+        now = time.perf_counter_ns()
+        pieces.note([Row.lost(count, reason, now) for reason, count in lost.items()])
+        self._told, self._told_in = lost, pieces.path
+
+    def _identity(self) -> Identity:
+        config = self._config
+        return Identity(
+            rank=config.rank if config.rank is not None else _environment("RANK"),
+            world_size=(
+                config.world_size if config.world_size is not None else _environment("WORLD_SIZE")
+            ),
+            start_ns=self._started_ns,
+            clock_base_ns=self._clock_base_ns,
+            engine=config.engine[:80],
+            engine_version=config.engine_version[:80],
+        )
+
+    def _new_pieces(self, before: Pieces | None) -> Pieces:
+        return Pieces(
+            self._config.folder,
+            self._identity(),
+            piece_bytes=self._config.piece_bytes,
+            total_bytes=self._config.total_bytes,
+            put_bytes=self._put_bytes,
+            before=before,
+        )
+
+    def _fail(self, error: BaseException, rows: list[Row] | tuple[()]) -> None:
+        """The log ends; the server does not notice."""
+        self._dead = True
+        self._error = f"{type(error).__name__}: {error}"[:300]
+        waiting = len(rows)
+        while True:
+            try:
+                self._rows.popleft()
+            except IndexError:
+                break
+            waiting += 1
+        if waiting:
+            self._lose("write_failed", waiting)
+        if self._pieces is not None:
+            self._pieces.abandon()
+        _logger.warning("specscope: the cycle log is off: %s", self._error)
+
+
+def _at_process_end(close: Callable[[], None]) -> None:
+    """Have a forked child of multiprocessing write its last rows: it ends without `atexit`."""
+    util: Any = sys.modules.get("multiprocessing.util")
+    process: Any = sys.modules.get("multiprocessing.process")
+    if util is not None and process is not None and process.parent_process() is not None:
+        util.Finalize(None, close, exitpriority=1)
+
+
+def _environment(name: str) -> int | None:
+    value = os.environ.get(name, "")
+    return int(value) if value.isdecimal() and len(value) < 8 else None

@@ -1,0 +1,113 @@
+"""The rows of the cycle log as they wait for the writer, and the words of its columns."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from .grammar import CYCLE, STAGES
+
+# Key of the schema's metadata by which a file is known to be a cycle log, and its version.
+MARK: Final = "specscope_cycle_log"
+VERSION: Final = 1
+
+ROWS: Final = ("stage", "cycle", "accept", "lost")
+STAGE_ROW, CYCLE_ROW, ACCEPT_ROW, LOST_ROW = range(len(ROWS))
+
+REASONS: Final = ("queue_full", "rotated_away", "write_failed")
+
+_NO_MORE: Final = (None,) * 4
+
+STAGE_CODE: Final = {name: code for code, name in enumerate(STAGES)}
+
+
+class Row(NamedTuple):
+    """One row: codes into `ROWS` and `STAGES`; None where nothing is known.
+
+    `start_ns` and `end_ns` are of `time.perf_counter_ns`; GPU times count from the sampled
+    cycle's first event.
+    """
+
+    row: int
+    stage: int | None
+    cycle: int | None
+    draft_step: int | None
+    start_ns: int
+    end_ns: int
+    gpu_start_ns: int | None
+    gpu_end_ns: int | None
+    batch: int | None
+    tokens: int | None
+    k: int | None
+    thread: int
+    accept_lengths: list[int] | None = None
+    accept_length: float | None = None
+    lost_rows: int | None = None
+    reason: int | None = None
+
+    def with_gpu(self, start_ns: int, end_ns: int) -> Row:
+        """The row with its GPU times."""
+        return self._replace(gpu_start_ns=start_ns, gpu_end_ns=end_ns)
+
+    @staticmethod
+    def of(
+        stage: str,
+        values: tuple[int | None, ...],
+        start_ns: int,
+        end_ns: int,
+        thread: int,
+    ) -> Row:
+        """The row of one range; `values` in the order of `grammar.FIELDS`."""
+        cycle, step, batch, tokens, k, _, _ = values
+        if stage == CYCLE:
+            kind, code = CYCLE_ROW, None
+        else:
+            kind, code = STAGE_ROW, STAGE_CODE[stage]
+        return Row(kind, code, cycle, step, start_ns, end_ns, None, None, batch, tokens, k, thread)
+
+    @staticmethod
+    def cycle_of(number: int, start_ns: int, end_ns: int, thread: int) -> Row:
+        """A whole cycle that no range names."""
+        return Row(
+            CYCLE_ROW, None, number, None, start_ns, end_ns, None, None, None, None, None, thread
+        )
+
+    @staticmethod
+    def accept(cycle: int | None, lengths: list[int], now_ns: int, thread: int) -> Row:
+        """Accept lengths of one cycle, the bonus token included, one a sequence."""
+        mean = sum(lengths) / len(lengths) if lengths else None
+        return Row(
+            ACCEPT_ROW,
+            None,
+            cycle,
+            None,
+            now_ns,
+            now_ns,
+            None,
+            None,
+            len(lengths),
+            None,
+            None,
+            thread,
+            lengths,
+            mean,
+        )
+
+    @staticmethod
+    def lost(count: int, reason: str, now_ns: int) -> Row:
+        """So many rows were lost so far, for that reason."""
+        return Row(
+            LOST_ROW,
+            None,
+            None,
+            None,
+            now_ns,
+            now_ns,
+            None,
+            None,
+            None,
+            None,
+            None,
+            0,
+            lost_rows=count,
+            reason=REASONS.index(reason),
+        )

@@ -1,0 +1,528 @@
+"""Stage ranges: one call, seen by Nsight, by the torch profiler, and in the cycle log.
+
+    from specscope.profiler import ranges
+
+    ranges.configure(ranges.Config(log=Path("/tmp/log"), rank=0))
+    ranges.enable()
+    with ranges.cycle_range(batch=8, k=3):
+        with ranges.stage("draft"):
+            ...
+        with ranges.stage("verify", tokens=32):
+            ...
+
+Nothing here raises into the caller, synchronises, or emits while the current CUDA stream is
+capturing. An emitter that raises is switched off, counted, and named in one warning. While
+disabled, or while nothing listens, a range is a shared object that does nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import logging
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from sys import modules
+from time import perf_counter_ns
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from . import emit_nvtx, emit_torch, grammar
+from .cuda_events import Sampler
+from .cycle_log import CycleLog, LogConfig
+from .cycle_log_rows import Row
+from .decorate import around
+
+_CYCLE: Final = grammar.CYCLE
+_CUDA: Final = emit_torch.CUDA
+
+F = TypeVar("F", bound=Callable[..., Any])
+Values = tuple[int | None, ...]
+
+_logger = logging.getLogger("specscope")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What listens. `log` is a folder for the cycle log; None: no log.
+
+    `nvtx`: `auto`, `package`, `torch` or `off`. `torch`: annotations while a torch profiler is
+    on. `events_every`: CUDA events at the stage borders of every so many cycles, 0: never.
+    `log_settings` bounds the log; its folder and rank are those given here.
+    """
+
+    log: Path | None = None
+    nvtx: str = "auto"
+    torch: bool = True
+    events_every: int = 10
+    rank: int | None = None
+    size: int | None = None
+    engine: str = ""
+    engine_version: str = ""
+    log_settings: LogConfig | None = None
+
+
+class _Local(threading.local):
+    """What one thread knows: the cycle it is in, and its sampler of CUDA events."""
+
+    def __init__(self) -> None:
+        self.cycle: int | None = None
+        self.thread = threading.get_native_id()
+        self.sampler: Sampler | None = None
+
+
+class _State:
+    """The emitters of this process."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.always = False  # something listens whatever torch's profiler does
+        self.config: Config | None = None
+        self.nvtx: emit_nvtx.Ranges | None = None
+        self.nvtx_reason = "not configured"
+        self.torch: emit_torch.TorchRanges | None = None
+        self.log: CycleLog | None = None
+        self.events = False
+        self.local = _Local()
+        self.samplers: list[Sampler] = []
+        self.numbers = itertools.count()
+        self.errors: Counter[str] = Counter()
+        self.reasons: dict[str, str] = {}
+
+    def settle(self) -> None:
+        """Work out whether anything listens at all times."""
+        self.always = self.nvtx is not None or self.log is not None
+
+    def fail(self, emitter: str, error: BaseException) -> None:
+        """An emitter raised: it is switched off, counted, and named once."""
+        self.errors[emitter] += 1
+        if emitter in ("nvtx", "torch", "log"):
+            setattr(self, emitter, None)
+        elif emitter == "events":
+            self.events = False
+            if self.local.sampler is not None:
+                self.local.sampler.give_up()
+        self.settle()
+        if self.errors[emitter] == 1:
+            self.reasons[emitter] = f"{type(error).__name__}: {error}"[:300]
+            _logger.warning("specscope: %s is off: %s", emitter, self.reasons[emitter])
+
+
+_STATE: Final = _State()
+_LOCK = threading.Lock()
+
+
+class Range:
+    """One range, to be entered once; see `stage`."""
+
+    __slots__ = (
+        "_annotation",
+        "_before",
+        "_entered",
+        "_nvtx",
+        "_sample",
+        "_start",
+        "stage",
+        "values",
+    )
+
+    def __init__(self, stage: str, values: Values) -> None:
+        self.stage = stage
+        self.values = values
+        self._entered = False
+
+    # Both written out in one piece: a call is a tenth of what a range costs.
+
+    def __enter__(self) -> None:
+        state = _STATE
+        try:
+            if "torch" in modules and (_CUDA.module or _CUDA.found()) and _is_capturing(state):
+                return
+            local = state.local
+            values = self.values
+            for value in values:
+                if value is not None and type(value) is not int:
+                    values = tuple(_integer(value) for value in values)
+                    break
+            self._before = around = local.cycle
+            if self.stage == _CYCLE:
+                if values[0] is None:
+                    values = (next(state.numbers), *values[1:])
+                local.cycle = values[0]
+            elif around is not None and values[0] is None:
+                values = (around, *values[1:])
+            self.values = values
+            self._nvtx = self._annotation = self._sample = None
+            self._entered = True
+            nvtx = state.nvtx
+            if nvtx is not None:
+                try:
+                    nvtx.push(self.stage, values)
+                    self._nvtx = nvtx
+                except Exception as error:
+                    state.fail("nvtx", error)
+            torch = state.torch
+            if torch is not None and (torch.profiler or torch.found())._is_profiler_enabled:
+                try:
+                    text = grammar.PREFIX + grammar.bare(self.stage, values)
+                    self._annotation = (torch, torch.open(text))
+                except Exception as error:
+                    state.fail("torch", error)
+            if state.log is not None:
+                self._start = perf_counter_ns()
+                if state.events:
+                    try:
+                        sampler = local.sampler or _new_sampler(state, local)
+                        if sampler is not None:
+                            self._sample = sampler.enter(values[0], self._start)
+                    except Exception as error:
+                        state.fail("events", error)
+            else:
+                self._start = 0
+        except Exception as error:
+            state.fail("ranges", error)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._entered:
+            return
+        self._entered = False
+        state = _STATE
+        try:
+            log = state.log
+            if self._start and log is not None:
+                end = perf_counter_ns()
+                row = Row.of(self.stage, self.values, self._start, end, state.local.thread)
+                if self._sample is None or not self._timed(state, row, end):
+                    log.put(row)
+            if self._annotation is not None:
+                torch, handle = self._annotation
+                try:
+                    torch.close(handle)
+                except Exception as raised:
+                    state.fail("torch", raised)
+            if self._nvtx is not None:
+                try:
+                    self._nvtx.pop()
+                except Exception as raised:
+                    state.fail("nvtx", raised)
+            if self.stage == _CYCLE:
+                state.local.cycle = self._before
+        except Exception as raised:
+            state.fail("ranges", raised)
+
+    def __call__(self, function: F) -> F:
+        """Decorate: a range around every run of the function; see `stage`."""
+        return _decorated(function, self.stage)
+
+    def _timed(self, state: _State, row: Row, end_ns: int) -> bool:
+        """Has the sampler taken the row, to be written with its GPU times?"""
+        sampler = state.local.sampler
+        sample = self._sample
+        if sampler is None or sample is None or not state.events or _is_capturing(state):
+            return False
+        try:
+            sampler.leave(sample, row, end_ns)
+        except Exception as error:
+            state.fail("events", error)
+            return False
+        return True
+
+
+class _Off:
+    """A range that does nothing; one for each stage, shared."""
+
+    __slots__ = ("_stage",)
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def __call__(self, function: F) -> F:
+        """Decorate: what is off now may be on when the function runs."""
+        return _decorated(function, self._stage)
+
+
+_OFF: Final = {name: _Off(name) for name in (*grammar.STAGES, grammar.CYCLE)}
+
+
+def stage(
+    name: str,
+    *,
+    cycle: int | None = None,
+    step: int | None = None,
+    batch: int | None = None,
+    tokens: int | None = None,
+    k: int | None = None,
+    rank: int | None = None,
+    size: int | None = None,
+) -> Range | _Off:
+    """A range of a stage (a word of `grammar.STAGES`), as context manager or decorator.
+
+    Without `cycle` it belongs to the cycle range around it. Values that are no integers are
+    left out: reading a tensor would wait for the GPU. As a decorator only the name counts,
+    for the other values change from call to call. A word that is no stage does nothing.
+    """
+    state = _STATE
+    try:
+        off = _OFF[name]
+    except (KeyError, TypeError):
+        return _unknown(name)
+    if not state.on:
+        return off
+    if not state.always:
+        # Written out, for this is what a server pays when nobody looks.
+        torch = state.torch
+        if torch is None or (torch.profiler is None and "torch" not in modules):
+            return off
+        if not (torch.profiler or torch.found())._is_profiler_enabled:
+            return off
+    return Range(name, (cycle, step, batch, tokens, k, rank, size))
+
+
+def cycle_range(
+    *,
+    cycle: int | None = None,
+    batch: int | None = None,
+    tokens: int | None = None,
+    k: int | None = None,
+    rank: int | None = None,
+    size: int | None = None,
+) -> Range | _Off:
+    """The range of a whole cycle; numbers itself where no number is given."""
+    return stage(grammar.CYCLE, cycle=cycle, batch=batch, tokens=tokens, k=k, rank=rank, size=size)
+
+
+def record_accept(cycle: int | None, lengths: Iterable[int]) -> None:
+    """Accept lengths of a cycle for the log, one a sequence, the bonus token included.
+
+    To be called when the host has them anyway, however late; `cycle` is the number of its
+    range. What is no list of integers (a tensor) is not looked at.
+    """
+    state = _STATE
+    log = state.log
+    if not state.on or log is None:
+        return
+    try:
+        if not isinstance(lengths, list | tuple):
+            raise TypeError(f"accept lengths are a {type(lengths).__name__}, not a list")
+        whole = [value for value in lengths if type(value) is int and -(2**31) <= value < 2**31]
+        if len(whole) != len(lengths):
+            raise TypeError("accept lengths are not all integers")
+        log.record_accept(_integer(cycle), whole)
+    except Exception as error:
+        state.errors["accept"] += 1
+        if state.errors["accept"] == 1:
+            state.reasons["accept"] = f"{type(error).__name__}: {error}"[:300]
+            _logger.warning("specscope: accept lengths left out: %s", state.reasons["accept"])
+
+
+def current_cycle() -> int | None:
+    """Number of the cycle range around this point of the thread."""
+    return _STATE.local.cycle
+
+
+def set_rank(rank: int | None, size: int | None = None) -> None:
+    """Say which rank this process is, as soon as it is known."""
+    if _STATE.log is not None:
+        _STATE.log.set_rank(_integer(rank), _integer(size))
+
+
+def configure(config: Config | None = None) -> None:
+    """Choose what listens; imports what it needs, so call it at start. Ranges stay off."""
+    config = config or Config()
+    with _LOCK:
+        shutdown()
+        state = _STATE
+        state.config = config
+        state.numbers = itertools.count()
+        state.errors.clear()
+        state.reasons.clear()
+        state.nvtx, state.nvtx_reason = emit_nvtx.find(config.nvtx)
+        state.torch = emit_torch.TorchRanges() if config.torch else None
+        if config.log is not None:
+            _open_log(state, config, config.log)
+        state.events = state.log is not None and config.events_every > 0
+        state.settle()
+
+
+def _open_log(state: _State, config: Config, folder: Path) -> None:
+    try:
+        settings = replace(
+            config.log_settings or LogConfig(Path(folder)),
+            folder=Path(folder),
+            rank=config.rank,
+            world_size=config.size,
+            engine=config.engine,
+            engine_version=config.engine_version,
+        )
+        log = CycleLog(settings)
+        state.log = log
+        if not log.start():
+            state.errors["log"] += 1
+            state.reasons["log"] = str(log.report()["error"])
+            state.log = None
+    except Exception as error:
+        state.fail("log", error)
+
+
+def enable() -> None:
+    """Switch the ranges on; without `configure` before, with the defaults."""
+    if _STATE.config is None:
+        configure()
+    if not _STATE.on:
+        for sampler in _STATE.samplers:
+            sampler.interrupted = True
+    _STATE.on = True
+
+
+def disable() -> None:
+    """Switch the ranges off; what is open closes, the log stays open for `enable`."""
+    _STATE.on = False
+
+
+def is_enabled() -> bool:
+    """Are the ranges on?"""
+    return _STATE.on
+
+
+def shutdown() -> None:
+    """Off, and the log written to its end."""
+    state = _STATE
+    state.on = False
+    log, state.log = state.log, None
+    if log is not None:
+        for sampler in state.samplers:
+            sampler.give_up()
+        log.close()
+    state.samplers.clear()
+    state.local = _Local()
+    state.nvtx = state.torch = None
+    state.events = False
+    state.config = None
+    state.settle()
+
+
+def emitters_report() -> dict[str, Any]:
+    """What listens, what does not and why, and what was lost; plain values."""
+    state = _STATE
+    log = state.log.report() if state.log is not None else None
+    config = state.config
+    return {
+        "enabled": state.on,
+        "nvtx": {
+            "active": state.nvtx is not None,
+            "by": state.nvtx.name if state.nvtx else None,
+            "reason": state.reasons.get("nvtx", state.nvtx_reason),
+        },
+        "torch_profiler": {
+            "active": state.torch is not None,
+            "profiling": state.torch is not None and state.torch.is_profiling(),
+            "reason": state.reasons.get("torch", ""),
+        },
+        "cycle_log": log
+        or {
+            "active": False,
+            "reason": state.reasons.get(
+                "log", "no folder given" if config is None or config.log is None else "closed"
+            ),
+        },
+        "cuda_events": {
+            "active": state.events,
+            "every": config.events_every if config else 0,
+            "unresolved_cycles": sum(sampler.unresolved for sampler in state.samplers),
+            "reason": state.reasons.get("events", ""),
+        },
+        "errors": dict(state.errors),
+    }
+
+
+def _decorated(function: F, name: str) -> F:
+    return around(function, lambda: stage(name)) if name in _OFF else function
+
+
+def _unknown(name: str) -> _Off:
+    """A name that is no stage: it does nothing, and is counted."""
+    _STATE.errors["unknown_stage"] += 1
+    if _STATE.errors["unknown_stage"] == 1:
+        _logger.warning("specscope: %.80r is no stage; its ranges do nothing", name)
+    return _OFF_UNKNOWN
+
+
+_OFF_UNKNOWN: Final = _Off("")
+
+
+def _is_capturing(state: _State) -> bool:
+    """Is the current stream capturing? What cannot be asked counts as capturing."""
+    try:
+        return _CUDA.is_capturing()
+    except Exception as error:
+        state.errors["capture"] += 1
+        if state.errors["capture"] == 1:
+            _logger.warning("specscope: cannot ask whether a graph is captured: %s", error)
+        return True
+
+
+def _new_sampler(state: _State, local: _Local) -> Sampler | None:
+    """The sampler of this thread, once CUDA is in use."""
+    cuda = _CUDA.module
+    log = state.log
+    if cuda is None or log is None or state.config is None:
+        return None
+    new_event = cuda.Event
+    sampler = Sampler(
+        state.config.events_every, lambda: new_event(enable_timing=True), log.put, local.thread
+    )
+    local.sampler = sampler
+    state.samplers.append(sampler)
+    return sampler
+
+
+def _integer(value: Any) -> int | None:
+    """The value when it is an integer of Python or numpy; nothing else is asked for one."""
+    if type(value) is int:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
+        return int(value) if "int" in type(value).__name__ else None
+    return None
+
+
+def _after_fork() -> None:
+    """In a forked child: a log of its own, and no CUDA event of the parent is touched."""
+    global _LOCK  # noqa: PLW0603
+    _LOCK = threading.Lock()
+    state = _STATE
+    _KEPT_ALIVE.extend(state.samplers)  # freeing events would call CUDA, which cannot fork
+    _KEPT_ALIVE.append(state.local)
+    state.samplers = []
+    state.local = _Local()
+    _CUDA.module = None
+    if state.log is not None:
+        state.log.after_fork()
+
+
+_KEPT_ALIVE: list[Any] = []
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(shutdown)
