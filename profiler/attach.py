@@ -16,6 +16,7 @@ import threading
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -76,6 +77,8 @@ class Attachment:
             by_module[entry.target.module].append(entry)
         self._found_finder = any(_is_wrapts(finder) for finder in sys.meta_path)
         for name, entries in by_module.items():
+            if _half(sys.modules.get(name)):
+                continue  # half imported: looked at again when a hook fires for the first time
             callback = partial(self._guarded_module, entries)
             self._callbacks[name] = callback
             wrapt.register_post_import_hook(callback, name)
@@ -101,15 +104,11 @@ class Attachment:
         try:
             place = patching.find(module, target.name)
             if place.where != target.path and place.where in self._own:
-                raise UnhookableError(f"inherited from {place.where}, which has its own hook")
+                raise UnhookableError("inherited from a class that has its own hook")
             entry.hook.probe(place)
             self._put(entry, place)
         except UnhookableError as why:
             entry.state, entry.reason = SKIPPED, self._explained(target, str(why))
-            spec = getattr(module, "__spec__", None)
-            if getattr(spec, "_initializing", False):
-                # Half imported: looked at again when a hook fires for the first time.
-                entry.state = WAITING
             return
         except Exception as error:
             entry.state = SKIPPED
@@ -163,7 +162,7 @@ class Attachment:
                 module = sys.modules.get(entry.target.module)
                 if entry.state == PATCHED:
                     self._hook_overrides(entry)
-                elif entry.state == WAITING and module is not None:
+                elif entry.state == WAITING and module is not None and not _half(module):
                     self._hook(entry, module)
 
     def report(self) -> dict[str, Any]:
@@ -224,6 +223,11 @@ class Attachment:
         with contextlib.suppress(AttributeError):
             importer._post_import_hooks_init = False
             sys.meta_path[:] = [finder for finder in sys.meta_path if not _is_wrapts(finder)]
+
+
+def _half(module: ModuleType | None) -> bool:
+    """Whether the body of the module is still running."""
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def _is_wrapts(finder: object) -> bool:
@@ -297,6 +301,8 @@ def install(log: str | os.PathLike[str] | None = None) -> Attachment:
             _registered = True
             os.register_at_fork(after_in_child=_after_fork)
             atexit.register(_at_exit)
+            # Children of multiprocessing leave by os._exit, past atexit.
+            util.register_after_fork(attachment, _finish_child)
         return attachment
 
 
@@ -344,6 +350,10 @@ def _after_fork() -> None:
         entry.hook.fault = ""
     if attachment.writer is not None:
         attachment.writer = attach_report.Writer(attachment.writer.folder, attachment.report)
+
+
+def _finish_child(attachment: Attachment) -> None:
+    util.Finalize(None, _at_exit, exitpriority=0)
 
 
 def _at_exit() -> None:

@@ -66,6 +66,8 @@ def find(module: ModuleType, path: str) -> Place:
         top = module.__name__.partition(".")[0]
         if definer is not owner and definer.__module__.partition(".")[0] != top:
             raise UnhookableError(f"{name} is inherited from {definer.__module__}")
+        if definer is not owner and hasattr(vars(definer)[name], MARK):
+            raise UnhookableError(f"inherited from {definer.__qualname__}, which has its own hook")
         owner = definer
     elif name not in vars(owner):
         raise UnhookableError(f"no {name} in {module.__name__}")

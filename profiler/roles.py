@@ -134,7 +134,7 @@ def _cycle(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
     argument = hook.argument(args, kwargs)
     kind = _sglang_kind(argument)
     if kind is None:
-        return None
+        return _quiet(hook, args, kwargs)  # an idle batch still runs the stages, on nothing
     number = next(JOB.numbers)
     here.cycle, here.kind, here.depth, here.draft_step = number, kind, 1, 0
     fields = here.fields = _fields(hook, argument, args)
@@ -194,8 +194,10 @@ def _target_forward(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
     here = JOB.here
     if here.stages:
         return None
-    if here.cycle is not None or kwargs.get("is_verify"):
+    if here.cycle is not None:
         return _opened("verify")
+    if kwargs.get("is_verify"):
+        return _lone_verify()
     argument = hook.argument(args, kwargs)
     kind = _sglang_kind(argument)
     if kind is None:
@@ -203,6 +205,24 @@ def _target_forward(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
     stage = PREFILL if kind == PREFILL else "decode"
     here.fields = _fields(hook, argument, args)
     return _opened(stage)
+
+
+def _lone_verify() -> Opened:
+    """The verify of a worker of a plugin, of which no method is known: a cycle of its own."""
+    here = JOB.here
+    here.cycle, here.fields = next(JOB.numbers), {"rank": JOB.world_rank()}
+    try:
+        manager, leave = _opened("verify")
+    except Exception:
+        here.cycle = None
+        raise
+
+    def restore() -> None:
+        here.cycle = None
+        if leave is not None:
+            leave()
+
+    return manager, restore
 
 
 def _draft_forward(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
