@@ -53,8 +53,7 @@ class Writer:
 
     def now(self) -> None:
         """Write it on this thread."""
-        if not self._gave_up:
-            self._write()
+        self._write()
 
     def _work(self) -> None:
         while self._again:
@@ -64,6 +63,8 @@ class Writer:
 
     def _write(self) -> None:
         with self._lock:
+            if self._gave_up:
+                return
             try:
                 write(self.folder, self._make())
             except Exception as error:
