@@ -12,6 +12,7 @@
     draft_forward   the draft model's forward: a draft step inside `draft`, else `draft`
     generation      transformers: while it runs, the model's own forward is `verify`
     lengths         reads the accept lengths after the call, on the host
+    lengths_before  the same before the call, where the call cuts them at stop tokens
     quiet           warm-up, dummy runs, capture: hooks inside do nothing
     collective      the enclosing stage again, with the bytes of the message, in a stage only
 
@@ -280,6 +281,10 @@ def _lengths(hook: Hook, args: Any, kwargs: Any) -> Opened:
     return _LOOK
 
 
+def _lengths_before(hook: Hook, args: Any, kwargs: Any) -> None:
+    _LENGTHS[hook.target.lengths](hook, None, args, kwargs)
+
+
 def _quiet(hook: Hook, args: Any, kwargs: Any) -> Opened:
     here = JOB.here
     here.quiet += 1
@@ -310,6 +315,7 @@ _ROLES: dict[str, Callable[[Any, Any, Any], Opened | None]] = {
     "draft_forward": _draft_forward,
     "generation": _generation,
     "lengths": _lengths,
+    "lengths_before": _lengths_before,
     "quiet": _quiet,
     "collective": _collective,
 }

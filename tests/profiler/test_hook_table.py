@@ -27,7 +27,7 @@ def test_every_row_is_well_formed(target: Target) -> None:
     assert target.role in roles.ROLES
     assert (target.stage in STAGES) if target.role in ("stage", "opening") else not target.stage
     assert not target.lengths or target.lengths in roles.LENGTHS
-    assert (target.role == "lengths") <= bool(target.lengths)
+    assert target.role.startswith("lengths") <= bool(target.lengths)
     assert " - " in target.seen
     for paths in (target.batch, target.tokens, target.k):
         reader(paths)

@@ -147,6 +147,8 @@ class Output:
 
 class Scheduler:
     def update_from_output(self, scheduler_output, model_runner_output):
+        for tokens in model_runner_output.sampled_token_ids:
+            del tokens[1:]  # what follows a stop token is cut off
         return {}
 """,
 }
