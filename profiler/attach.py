@@ -259,13 +259,7 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 def engine_version(engine: str) -> str:
     """The version of an engine that is imported, else nothing."""
-    module = sys.modules.get(engine)
-    version = getattr(module, "__version__", None)
-    if version is None and module is not None:
-        from importlib import metadata
-
-        with contextlib.suppress(Exception):
-            version = metadata.version(engine)
+    version = getattr(sys.modules.get(engine), "__version__", None)
     return str(version) if version is not None else ""
 
 

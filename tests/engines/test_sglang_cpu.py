@@ -90,6 +90,7 @@ class Server:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
             time.sleep(2)
+        self.process.wait()
 
     def post(self, path: str, data: Any) -> bytes:
         request = urllib.request.Request(
@@ -190,7 +191,7 @@ def test_accept_lengths_equal_those_in_the_answers(run: Run) -> None:
 
 
 def test_no_hook_failed(run: Run) -> None:
-    reports = [json.loads(p.read_text("utf-8")) for p in (run.folder / "log").glob("attach-*")]
+    reports = [json.loads(p.read_text("utf-8")) for p in (run.folder / "log").glob("attach-*.json")]
     assert not [hook for report in reports for hook in report["hooks"] if hook["faults"]]
     active = [r for r in reports if any(h["role"] == "cycle" and h["fired"] for h in r["hooks"])]
     assert len(active) == run.tp
