@@ -146,7 +146,7 @@ class Attachment:
     # ------------------------------------------------------------ while it runs
 
     def _changed(self, hook: Hook) -> None:
-        """A hook fired, for the first time or twice as often as before, or failed."""
+        """A hook fired for the first time or often enough to say so, or failed."""
         try:
             if hook.fired == 1:
                 self._look_again()

@@ -53,7 +53,8 @@ def lines(report: dict[str, Any], *, everything: bool) -> list[str]:
     for hook in fired:
         fault = f", {hook['faults']} faults ({hook['fault']})" if hook["faults"] else ""
         off = "" if hook["live"] else ", switched off"
-        out.append(f"  {_what(hook):13} {hook['target']}: {hook['fired']} calls{fault}{off}")
+        calls = f"{hook['fired']} call{'s' if hook['fired'] > 1 else ''}"
+        out.append(f"  {_what(hook):13} {hook['target']}: {calls}{fault}{off}")
     out += _not_active(patched, everything)
     skipped = [hook for hook in hooks if hook["state"] == SKIPPED]
     loud = [hook for hook in skipped if "(seen in" not in hook["reason"]]
