@@ -2,7 +2,7 @@
 
 One JSON file a process in the log folder, `attach-<host>-<pid>.json`. It is written on a
 short-lived thread, so that a slow or full disk never holds up the engine, and once more when
-the process ends in order. After `kill -9` the counts may be up to half too low.
+the process ends in order. After `kill -9` the counts may be too low, by half at most.
 """
 
 from __future__ import annotations
