@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from specscope.profiler import attach_report, hook_table, hooks, masking, patching, roles
+from specscope.profiler import attach_report, hook_table, hooks, masking, patching, ranges, roles
 from specscope.profiler.attach_report import PATCHED, SKIPPED, WAITING
 from specscope.profiler.hook_table import Target
 from specscope.profiler.hooks import Hook
@@ -65,6 +65,8 @@ class Attachment:
         self._left_over: list[str] = []
         self._callbacks: dict[str, Any] = {}
         self._found_finder = False
+        self._log = log
+        self._listening = ""  # nothing, "ranges", or "log"
 
     # ------------------------------------------------------------ on
 
@@ -118,6 +120,26 @@ class Attachment:
         if target.role in roles.NUMBERING:
             roles.JOB.numbered.add(target.engine)
         self._hook_overrides(entry)
+        # transformers is imported by servers that never generate with it: its log waits.
+        serves = target.role in roles.SERVING and target.engine != "transformers"
+        self._listen(target.engine, log=serves)
+
+    def _listen(self, engine: str, *, log: bool) -> None:
+        """Switch the emitters on when the first hook is put, the log when this process serves.
+
+        Emitters that are on already were configured by the process itself and stay so.
+        """
+        folder = self._log if log else None
+        wanted = "log" if folder is not None else "ranges"
+        if self._listening in ("log", wanted) or (not self._listening and ranges.is_enabled()):
+            return
+        self._listening = wanted
+        version = engine_version(engine)
+        try:
+            ranges.configure(ranges.Config(log=folder, engine=engine, engine_version=version))
+            ranges.enable()
+        except Exception as error:
+            LOG.warning("no ranges: %s", error)
 
     def _put(self, entry: Entry, place: patching.Place) -> None:
         entry.hook.patches.append(patching.put(place, entry.hook.wrapper(place)))
@@ -149,6 +171,7 @@ class Attachment:
         """A hook fired for the first time or often enough to say so, or failed."""
         try:
             if hook.fired == 1:
+                self._listen(hook.target.engine, log=True)
                 self._look_again()
             if self.writer is not None:
                 self.writer.request()
@@ -176,6 +199,7 @@ class Attachment:
             "engines": {name: version for name in engines if (version := engine_version(name))},
             "hooks": [_row(entry) for entry in self.entries],
             "left_over": self._left_over,
+            "emitters": ranges.emitters_report(),
         }
         masked = masking.values({key: report[key] for key in report if key != "command"})
         return {**masked, "command": report["command"]}
@@ -195,6 +219,9 @@ class Attachment:
                     self._take_off(patch)
                 entry.hook.patches.clear()
             self._forget_imports()
+            if self._listening:
+                ranges.shutdown()
+                self._listening = ""
         _forget(self)
         return self._left_over
 

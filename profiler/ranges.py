@@ -9,13 +9,16 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from specscope.profiler import grammar
 
 # The last accept lengths, bonus token included: (cycle, one length a sequence).
 accepted: deque[tuple[int | None, list[int]]] = deque(maxlen=1024)
-_on = True
+_on = False
+configured: Config | None = None
 
 
 class stage:  # noqa: N801 - reads as a statement: `with stage("verify"): ...`
@@ -64,8 +67,23 @@ def record_accept(cycle: int | None, lengths: Sequence[int]) -> None:
         accepted.append((cycle, list(lengths)))
 
 
-def configure(**options: Any) -> None:
-    """Options of the emitters; the stand-in has none."""
+@dataclass(frozen=True)
+class Config:
+    """What the emitters are told; the stand-in keeps it and does nothing with it."""
+
+    log: Path | None = None
+    engine: str = ""
+    engine_version: str = ""
+
+
+def configure(config: Config | None = None) -> None:
+    """Choose what listens; ranges stay off."""
+    global configured, _on
+    configured, _on = config or Config(), False
+
+
+def set_rank(rank: int | None, size: int | None = None) -> None:
+    """Say which rank this process is; nothing in the stand-in asks for it."""
 
 
 def enable() -> None:
@@ -78,6 +96,23 @@ def disable() -> None:
     """Emit nothing."""
     global _on  # noqa: PLW0603
     _on = False
+
+
+def is_enabled() -> bool:
+    """Are the ranges on?"""
+    return _on
+
+
+def shutdown() -> None:
+    """Off, for good."""
+    global configured  # noqa: PLW0603
+    configured = None
+    disable()
+
+
+def emitters_report() -> dict[str, Any]:
+    """What listens."""
+    return {"torch": _on, "log": str(configured.log) if configured and configured.log else None}
 
 
 def _profiling() -> bool:

@@ -74,8 +74,13 @@ class Job:
         """The rank in torch.distributed, once it is known."""
         if self.rank is None:
             distributed: Any = sys.modules.get("torch.distributed")
-            if distributed is not None and distributed.is_available():
-                self.rank = distributed.get_rank() if distributed.is_initialized() else None
+            if (
+                distributed is not None
+                and distributed.is_available()
+                and distributed.is_initialized()
+            ):
+                self.rank = distributed.get_rank()
+                ranges.set_rank(self.rank, distributed.get_world_size())
         return self.rank
 
 
@@ -321,6 +326,8 @@ _ROLES: dict[str, Callable[[Any, Any, Any], Opened | None]] = {
 }
 # These give a cycle its number.
 NUMBERING = frozenset({"cycle", "step", "opening"})
+# A process in which one of these is hooked serves: it gets a log when one is asked for.
+SERVING = frozenset({"cycle", "step", "lengths", "lengths_before"})
 ROLES = frozenset(_ROLES)
 
 

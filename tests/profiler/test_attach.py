@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import specscope
-from specscope.profiler import attach, hooks, patching, roles
+from specscope.profiler import attach, hooks, patching, ranges, roles
 from specscope.profiler.attach import Attachment, install
 from tests.profiler.conftest import Engine, Record
 
@@ -439,6 +439,50 @@ def test_without_wrapt_it_says_what_to_install(
     attachment = install()
     assert not attachment.active
     assert "specscope[server]" in attachment.reason
+
+
+# ---------------------------------------------------------------- emitters
+
+
+def test_the_log_is_opened_only_where_a_server_serves(engine: Engine, tmp_path: Path) -> None:
+    attachment = install(tmp_path / "log")
+    assert not ranges.is_enabled()
+    engine("sglang.srt.managers.tp_worker")
+    assert ranges.is_enabled()
+    assert attachment.report()["emitters"]["log"] is None
+    assert engine.eagle
+    assert attachment.report()["emitters"]["log"] == str(tmp_path / "log")
+    attachment.detach()
+    assert not ranges.is_enabled()
+
+
+def test_emitters_that_the_process_configured_itself_stay_as_they_are(
+    engine: Engine, tmp_path: Path
+) -> None:
+    ranges.configure(ranges.Config(engine="mine"))
+    ranges.enable()
+    try:
+        attachment = install(tmp_path / "log")
+        assert engine.eagle
+        assert attachment.report()["emitters"]["log"] is None
+        attachment.detach()
+        assert ranges.is_enabled()
+    finally:
+        ranges.shutdown()
+
+
+def test_emitters_that_cannot_be_configured_are_one_warning(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(config: object) -> None:
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(ranges, "configure", broken)
+    install()
+    module = engine.eagle
+    with caplog.at_level(logging.WARNING, "specscope"):
+        assert module.EAGLEWorkerV2().forward_batch_generation(module.Batch()) is not None
+    assert not ranges.is_enabled()
 
 
 # ---------------------------------------------------------------- the report
