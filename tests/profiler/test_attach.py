@@ -444,29 +444,44 @@ def test_without_wrapt_it_says_what_to_install(
 # ---------------------------------------------------------------- emitters
 
 
-def test_the_log_is_opened_only_where_a_server_serves(engine: Engine, tmp_path: Path) -> None:
+def configured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the emitters are configured with from now on, instead of being configured."""
+    configs: list[Any] = []
+
+    def configure(config: Any = None) -> None:
+        configs.extend([config] if config is not None else [])
+
+    monkeypatch.setattr(ranges, "configure", configure)
+    return configs
+
+
+def test_the_log_is_opened_only_where_a_server_serves(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = configured(monkeypatch)
     attachment = install(tmp_path / "log")
-    assert not ranges.is_enabled()
-    engine("sglang.srt.managers.tp_worker")
-    assert ranges.is_enabled()
-    assert attachment.report()["emitters"]["log"] is None
+    assert (configs, ranges.is_enabled()) == ([], False)
+    assert engine("sglang.srt.managers.tp_worker")
+    assert [config.log for config in configs] == [None]
     assert engine.eagle
-    assert attachment.report()["emitters"]["log"] == str(tmp_path / "log")
+    assert [config.log for config in configs] == [None, tmp_path / "log"]
+    assert (configs[1].engine, configs[1].engine_version) == ("sglang", "0.5.23")
+    assert ranges.is_enabled()
     attachment.detach()
     assert not ranges.is_enabled()
 
 
 def test_emitters_that_the_process_configured_itself_stay_as_they_are(
-    engine: Engine, tmp_path: Path
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ranges.configure(ranges.Config(engine="mine"))
     ranges.enable()
+    configs = configured(monkeypatch)
     try:
         attachment = install(tmp_path / "log")
         assert engine.eagle
-        assert attachment.report()["emitters"]["log"] is None
         attachment.detach()
-        assert ranges.is_enabled()
+        assert (configs, ranges.is_enabled()) == ([], True)
     finally:
         ranges.shutdown()
 
@@ -474,10 +489,10 @@ def test_emitters_that_the_process_configured_itself_stay_as_they_are(
 def test_emitters_that_cannot_be_configured_are_one_warning(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(config: object) -> None:
+    def broken_configure(config: object) -> None:
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr(ranges, "configure", broken)
+    monkeypatch.setattr(ranges, "configure", broken_configure)
     install()
     module = engine.eagle
     with caplog.at_level(logging.WARNING, "specscope"):
