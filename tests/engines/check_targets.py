@@ -160,6 +160,21 @@ def problem(target: Target, version: str, found: dict[str, Any]) -> str:
     return ""
 
 
+def _text(facts: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """The facts as JSON, a line for each target."""
+    engines = []
+    for engine, versions in sorted(facts.items()):
+        blocks = []
+        for version, found in sorted(versions.items()):
+            rows = [
+                f"   {json.dumps(path)}: {json.dumps(found[path], sort_keys=True)}"
+                for path in sorted(found)
+            ]
+            blocks.append(f"  {json.dumps(version)}: {{\n" + ",\n".join(rows) + "\n  }")
+        engines.append(f" {json.dumps(engine)}: {{\n" + ",\n".join(blocks) + "\n }")
+    return "{\n" + ",\n".join(engines) + "\n}\n"
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -183,7 +198,7 @@ def main() -> int:
             path: item for path, item in found.items() if "missing" not in item
         }
     if options.json:
-        options.json.write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n", "utf-8")
+        options.json.write_text(_text(facts), "utf-8")
     return 1 if wrong else 0
 
 
