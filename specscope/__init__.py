@@ -11,12 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Options", "Reference", "Report", "Run", "SpecscopeError", "analyze", "load"]
+__all__ = ["Options", "Reference", "Report", "Run", "SpecscopeError", "analyze", "attach", "load"]
 
 if TYPE_CHECKING:
     from specscope.analyzers.analyze import Options, analyze
     from specscope.analyzers.report import Report
     from specscope.analyzers.unprofiled import Reference
+    from specscope.profiler.attach import attach
     from specscope.traces.errors import SpecscopeError
     from specscope.traces.load import load
     from specscope.traces.run import Run
@@ -29,6 +30,7 @@ _HOME = {
     "Run": "specscope.traces.run",
     "SpecscopeError": "specscope.traces.errors",
     "analyze": "specscope.analyzers.analyze",
+    "attach": "specscope.profiler.attach",
     "load": "specscope.traces.load",
 }
 

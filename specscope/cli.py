@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -155,6 +156,69 @@ def analyze_command(debug: bool, **options: Any) -> int:
     return exits.guarded(work, debug=debug)
 
 
+_RUN_EXAMPLES: Final = """\b
+Examples:
+  specscope run --log /tmp/log -- python -m sglang.launch_server --model-path ...
+  specscope run -- numactl --cpunodebind=0 vllm serve ...
+  specscope run --log /tmp/log -- torchrun --nproc-per-node 4 serve.py
+
+\b
+The exit code is that of the command; 126 and 127 when it cannot be started."""
+
+
+@click.command(
+    "run",
+    context_settings={**_CONTEXT, "allow_interspersed_args": False},
+    epilog=_RUN_EXAMPLES,
+)
+@click.option(
+    "--log",
+    metavar="DIR",
+    type=_PATH,
+    help="Folder for what the hooks write; `specscope doctor DIR` shows what was attached.",
+)
+@click.option("--collectives", is_flag=True, help="Ranges around collectives, too.")
+@click.argument("command", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
+def run_command(log: Path | None, collectives: bool, command: tuple[str, ...]) -> int:
+    """Run a server with specscope's hooks in every Python process of it.
+
+    This process becomes COMMAND: signals reach it, and its exit code is the one you get. Take
+    the hooks off by starting without `specscope run`, or with SPECSCOPE_DISABLE=1.
+    """
+    from specscope.profiler import launch
+
+    try:
+        launch.become(command, launch.environment(os.environ, log=log, collectives=collectives))
+    except FileNotFoundError:
+        exits.say(f"{command[0]}: command not found")
+        return launch.NOT_FOUND
+    except (OSError, ValueError) as error:
+        exits.say(f"{command[0]}: {error}")
+        return launch.CANNOT_RUN
+
+
+@click.command("doctor", context_settings=_CONTEXT)
+@click.argument("folder", metavar="[DIR]", required=False, type=_PATH)
+@click.option("--all", "everything", is_flag=True, help="Name every hook, skipped ones too.")
+@click.option("--json", "as_json", is_flag=True, help="Write the reports as JSON.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+def doctor_command(folder: Path | None, everything: bool, as_json: bool, debug: bool) -> int:
+    """Say what is attached to a server, and what not and why.
+
+    DIR is the log folder of `specscope run --log DIR`. Without it: whether the hooks could
+    work in this environment.
+    """
+
+    def work() -> int:
+        from specscope.doctor_command import environment, reports
+
+        if folder is None:
+            return environment(as_json=as_json)
+        return reports(folder, everything=everything, as_json=as_json)
+
+    return exits.guarded(work, debug=debug)
+
+
 @click.command("completion", context_settings=_CONTEXT)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion_command(shell: str) -> int:
@@ -192,6 +256,8 @@ def _group(context: click.Context) -> None:
 
 
 _group.add_command(analyze_command)
+_group.add_command(run_command)
+_group.add_command(doctor_command)
 _group.add_command(completion_command)
 
 

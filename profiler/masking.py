@@ -1,0 +1,78 @@
+"""Secrets are masked before anything is written: command lines, server arguments, reasons."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+MASK = "***"
+
+_KEY = re.compile(
+    r"(?:^|[_\-.])(?:api|access|admin|private|secret|ssl|hf|hub|auth)?[_\-]?"
+    r"(?:key|keys|token|secret|secrets|password|passwd|passphrase|credential|credentials|"
+    r"authorization|bearer|cookie)(?:[_\-]?(?:file|id|json))?$",
+    re.IGNORECASE,
+)
+# Counts of tokens are no secrets: max_tokens, num_draft_tokens, token_usage end otherwise.
+_INSIDE = (
+    (re.compile(r"(://)[^/\s:@]+:[^/\s@]+@"), rf"\g<1>{MASK}@"),
+    (re.compile(r"\b(bearer|basic)\s+[\w\-.~+/=]{6,}", re.IGNORECASE), rf"\g<1> {MASK}"),
+    (re.compile(r"\b(?:sk|hf|ghp|gho|ghs|xox[abp]|glpat|nvapi)[-_][\w\-]{8,}"), MASK),
+    (re.compile(r"\bgithub_pat_\w{8,}"), MASK),
+    (re.compile(r"\bAKIA[0-9A-Z]{12,}"), MASK),
+    (re.compile(r"\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*"), MASK),
+    (
+        re.compile(
+            r"((?:^|[\s\"'{,;&?])[\w.\-]*?(?:key|token|secret|password|passwd|passphrase|"
+            r"credentials?|authorization)[\"']?\s*[=:]\s*[\"']?)([^\s\"',;&}]+)",
+            re.IGNORECASE,
+        ),
+        rf"\g<1>{MASK}",
+    ),
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether an option or variable of that name holds a secret."""
+    return bool(_KEY.search(name.lstrip("-")))
+
+
+def text(value: str) -> str:
+    """`value` with the secrets inside it masked."""
+    for pattern, mask in _INSIDE:
+        value = pattern.sub(mask, value)
+    return value
+
+
+def command(arguments: Iterable[str]) -> list[str]:
+    """A command line with the values of secret options, and secrets inside others, masked."""
+    out: list[str] = []
+    hide = False
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        if hide and not argument.startswith("-"):
+            out.append(MASK)
+            hide = False
+            continue
+        hide = False
+        if equals and is_secret_name(name):
+            out.append(f"{name}={MASK}")
+            continue
+        hide = argument.startswith("-") and not equals and is_secret_name(argument)
+        out.append(text(argument))
+    return out
+
+
+def values(data: Any) -> Any:
+    """Nested lists and mappings with every secret in them masked."""
+    if isinstance(data, str):
+        return text(data)
+    if isinstance(data, Mapping):
+        return {
+            str(key): MASK if is_secret_name(str(key)) and value else values(value)
+            for key, value in data.items()
+        }
+    if isinstance(data, (list, tuple)):
+        return [values(item) for item in data]
+    return data
