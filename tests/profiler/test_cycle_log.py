@@ -341,8 +341,9 @@ def soak(folder: Path, cycles: int) -> None:
     lost = log.report()["lost"]
     found = counted(folder)
     assert found["stage"] + found["cycle"] + sum(lost.values()) == put
-    assert found["log_queue_full"] == lost["queue_full"] > 0
-    assert found.get("log_rotated_away", 0) == lost.get("rotated_away", 0)
+    # What is lost once the disk is full can no longer be written down there.
+    assert 0 < found["log_queue_full"] <= lost["queue_full"]
+    assert found.get("log_rotated_away", 0) <= lost.get("rotated_away", 0)
     assert lost["write_failed"] > 0
     assert most <= (16 << 20) + (2 << 20)
 
