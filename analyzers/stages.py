@@ -76,7 +76,12 @@ def place(
     stage_of_op = np.where(
         linked, stage_of_call[np.maximum(rank.ops.call, 0)] if len(stage_of_call) else 0, UNPLACED
     ).astype(np.int8)
-    prefills = [m.start for m in marked if m.mark.role == "forward" and m.mark.stage == PREFILL]
+    prefills = [
+        m.start
+        for m in marked
+        if (m.mark.role == "forward" and m.mark.stage == PREFILL)
+        or (m.mark.role == "step" and m.mark.kind in ("prefill", "mixed"))
+    ]
     return Placed(
         placement,
         owner,
