@@ -12,7 +12,13 @@ import pyarrow as pa
 from . import schema
 from .events import HAS_DUR, HAS_TS, NEGATIVE_DUR, QUOTED_NUMBER, Document
 from .kineto_events import SPAN, Events
-from .repairs import clip_late_ends, earliest_call, invalid_op_times, written_twice
+from .repairs import (
+    clip_late_ends,
+    earliest_call,
+    equal_starts,
+    invalid_op_times,
+    written_twice,
+)
 
 Ints = npt.NDArray[np.int64]
 
@@ -77,18 +83,16 @@ def with_time(events: Events, index: Ints, losses: Losses) -> Ints:
 
 def once(events: Events, index: Ints, losses: Losses) -> Ints:
     """Those of the events at `index` that are not in the file a second time."""
-    columns = (
-        events.end[index],
-        events.pid[index],
-        events.tid[index],
-        events.correlation[index],
-        events.name[index],
-    )
-    twice = written_twice(events.start[index], *columns)
-    if not twice.any():
+    tied = np.sort(equal_starts(events.start[index]))
+    if not len(tied):
         return index
-    losses.add(events.offset[index[twice]], "duplicate_event", "left out: the same event again")
-    return index[~twice]
+    at = index[tied]
+    columns = (events.start, events.end, events.pid, events.tid, events.correlation, events.name)
+    again = written_twice(*(column[at] for column in columns))
+    if not again.any():
+        return index
+    losses.add(events.offset[at[again]], "duplicate_event", "left out: the same event again")
+    return np.delete(index, tied[again])
 
 
 def valid_ops(events: Events, ops: Ints, calls: Ints, losses: Losses) -> Ints:

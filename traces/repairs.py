@@ -53,21 +53,27 @@ def invalid_op_times(start: Ints, dur: Ints, has_time: Bools, call_start: Ints) 
     return bad
 
 
-def written_twice(start: Ints, *columns: npt.NDArray[np.integer]) -> Bools:
-    """Rows that equal an earlier row in `start` and in every one of `columns`.
+def equal_starts(start: Ints) -> Ints:
+    """Places of the rows whose start another row has too.
 
-    Not asked of times in whole microseconds: there two short ops of one graph can look alike.
+    None where all times are whole microseconds: there two short ops of one graph can look alike.
     """
-    twice = np.zeros(len(start), dtype=bool)
     order = np.argsort(start, kind="stable")
-    same = start[order[1:]] == start[order[:-1]]
+    ordered = start[order]
+    same = ordered[1:] == ordered[:-1]
     if not same.any() or not (start % 1000).any():
-        return twice
-    tied = order[np.flatnonzero(np.r_[same, False] | np.r_[False, same])]
-    keys = (start, *columns)
-    tied = tied[np.lexsort((tied, *(key[tied] for key in keys)))]
-    alike = np.logical_and.reduce([key[tied[1:]] == key[tied[:-1]] for key in keys])
-    twice[tied[1:][alike]] = True
+        return _NONE
+    tied: Ints = order[np.r_[same, False] | np.r_[False, same]]
+    return tied
+
+
+def written_twice(*columns: npt.NDArray[np.integer]) -> Bools:
+    """Rows that equal an earlier row in every one of `columns`."""
+    count = len(columns[0])
+    order = np.lexsort((np.arange(count), *columns))
+    alike = [column[order[1:]] == column[order[:-1]] for column in columns]
+    twice = np.zeros(count, dtype=bool)
+    twice[order[1:][np.logical_and.reduce(alike)]] = True
     return twice
 
 
