@@ -24,6 +24,9 @@ class Bench(Protocol):
     def trace(self, size: int | None = None, *, frames: bool = False, gz: int | None = None) -> str:
         """A trace of that size (None: the standard one of 500 MB); "" where there is none."""
 
+    def forget_pages(self, path: str) -> None:
+        """Put the file into the page cache afresh: there, and never yet mapped."""
+
     def drop(self, path: str) -> None:
         """Delete a trace that was large and is no longer needed."""
 
@@ -138,6 +141,18 @@ def read(bench: Bench) -> Iterator[Figure]:
             2.0,
             "times the read",
         )
+
+
+@benchmark
+def first_read(bench: Bench) -> Iterator[Figure]:
+    """The first read of a file that is in the page cache: its pages were never mapped."""
+    path = bench.trace()
+    results: Results = []
+    for _ in range(1 if bench.quick else 5):
+        bench.forget_pages(path)
+        results += bench.measure("read", path, repeat=1)
+    speed = bench.text_bytes(path) / middle(results, "cpu_s") / 1e9
+    yield _at_least("first read", "the same, pages never mapped before", speed, 1.0, "GB per CPU s")
 
 
 @benchmark
@@ -272,6 +287,7 @@ def linear(bench: Bench) -> Iterator[Figure]:
     points: list[dict[str, Any]] = []
     for size in bench.sizes:
         path = bench.trace(size)
+        bench.measure("read", path, repeat=1)  # not counted: `first_read` measures that
         results = bench.measure("read", path, verdict=True)
         points.append(
             {

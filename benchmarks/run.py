@@ -71,6 +71,14 @@ class Runner:
         _warm(path)
         return str(path)
 
+    def forget_pages(self, path: str) -> None:
+        """See figures.Bench."""
+        if hasattr(os, "posix_fadvise"):
+            with Path(path).open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        _warm(Path(path))
+
     def drop(self, path: str) -> None:
         """See figures.Bench."""
         if self._text[path] >= LARGE:
