@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from specscope.profiler import masking
 
 SCHEMA_VERSION = 1
 PATTERN = "attach-*.json"
+PAUSE_SECONDS = 1.0
 LOG = logging.getLogger("specscope")
 
 PATCHED, SKIPPED, WAITING = "patched", "skipped", "not imported"
@@ -59,6 +61,9 @@ class Writer:
         while self._again:
             self._again = False
             self._write()
+            # A report takes the interpreter from the engine for milliseconds: what follows
+            # within a second goes into one more.
+            time.sleep(PAUSE_SECONDS)
         self._thread = None
 
     def _write(self) -> None:

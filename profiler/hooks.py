@@ -17,8 +17,6 @@ from specscope.profiler.hook_table import Target, reader
 from specscope.profiler.patching import MARK, Patch, Place, UnhookableError
 
 MOST_FAULTS = 3
-# Calls between two reports of a hook, once they have stopped doubling.
-REPORT_EVERY = 1024
 LOG = logging.getLogger("specscope")
 
 
@@ -48,9 +46,9 @@ class Hook:
         self._argument: tuple[int, str] | None = None
 
     def count(self) -> None:
-        """One more call; now and then, the first time above all, it is worth a report."""
+        """One more call; the first, and whenever their number has doubled, it is worth a report."""
         self.fired += 1
-        if self.fired & (self.fired - 1) == 0 or self.fired % REPORT_EVERY == 0:
+        if self.fired & (self.fired - 1) == 0:
             self._changed(self)
 
     def argument(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -404,6 +404,15 @@ def is_enabled() -> bool:
     return _STATE.on
 
 
+def is_heard() -> bool:
+    """Does anything listen to a range that opens now?"""
+    state = _STATE
+    if not state.on or state.always:
+        return state.on
+    torch = state.torch
+    return torch is not None and torch.is_profiling()
+
+
 def shutdown() -> None:
     """Off, and the log written to its end."""
     state = _STATE

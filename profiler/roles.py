@@ -106,10 +106,18 @@ def capturing() -> bool:
 def open_hook(hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Opened | None:
     """Enter the hook; None where there is nothing to leave."""
     here = JOB.here
-    if here.quiet or capturing():
+    if here.quiet:
+        return None
+    role = hook.target.role
+    if role in _ONLY_RANGES and hook.fired:
+        # A range asks by itself whether a graph is captured.
+        if here.depth and not ranges.is_heard():
+            hook.count()
+            return None
+    elif capturing():
         return None
     hook.count()
-    return _ROLES[hook.target.role](hook, args, kwargs)
+    return _ROLES[role](hook, args, kwargs)
 
 
 def close_hook(hook: Hook, opened: Opened, result: Any, args: Any, kwargs: Any) -> None:
@@ -324,6 +332,8 @@ _ROLES: dict[str, Callable[[Any, Any, Any], Opened | None]] = {
     "quiet": _quiet,
     "collective": _collective,
 }
+# Inside the call of a cycle these do nothing but open a range, of which nobody may hear.
+_ONLY_RANGES = frozenset({"stage", "target_forward", "draft_forward"})
 # These give a cycle its number.
 NUMBERING = frozenset({"cycle", "step", "opening"})
 # A process in which one of these is hooked serves: it gets a log when one is asked for.

@@ -52,6 +52,7 @@ class _Range:
 def record(monkeypatch: pytest.MonkeyPatch) -> Record:
     out = Record()
     monkeypatch.setattr(ranges, "stage", out.stage)
+    monkeypatch.setattr(ranges, "is_heard", lambda: True)
     monkeypatch.setattr(ranges, "cycle_range", lambda **fields: out.stage(grammar.CYCLE, **fields))
     monkeypatch.setattr(
         ranges,

@@ -172,6 +172,19 @@ def test_nothing_happens_while_a_graph_is_captured(
     assert row(attachment, "EAGLEWorkerV2.verify")["fired"] == 0
 
 
+def test_stages_that_nobody_hears_are_counted_all_the_same(
+    engine: Engine, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attachment = install()
+    worker = engine.eagle.EAGLEWorkerV2()
+    worker.forward_batch_generation(engine.eagle.Batch())
+    monkeypatch.setattr(ranges, "is_heard", lambda: False)
+    record.opened.clear()
+    worker.forward_batch_generation(engine.eagle.Batch())
+    assert record.stages == ["cycle"]  # its number goes on
+    assert row(attachment, "EAGLEWorkerV2.verify")["fired"] == 2
+
+
 def test_a_compiled_function_sees_only_the_original(
     engine: Engine, record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
