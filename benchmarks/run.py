@@ -296,6 +296,9 @@ def main(given: list[str] | None = None) -> int:
         options.plot.write_text(plot.cost_linear(runner.points))
     missed = [figure.key for figure in found if figure.verdict == MISSES]
     held = sum(figure.verdict == HOLDS for figure in found)
+    if options.quick:
+        say(f"{len(found)} figures ran, none judged")
+        return 0
     say(f"{held} of {len(found)} figures hold" + (f"; missed: {', '.join(missed)}" * bool(missed)))
     return 1 if missed else 0
 
