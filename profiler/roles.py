@@ -122,13 +122,7 @@ def open_hook(hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Open
 
 def close_hook(hook: Hook, opened: Opened, result: Any, args: Any, kwargs: Any) -> None:
     """Leave the hook; `result` is `RAISED` when the function raised."""
-    manager, restore = opened
-    try:
-        if manager is not None:
-            manager.__exit__(None, None, None)
-    finally:
-        if restore is not None:
-            restore()
+    _leave(opened)
     if hook.target.role == "cycle":
         _remember(result)
     elif hook.target.lengths and result is not RAISED:
