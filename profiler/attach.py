@@ -279,6 +279,7 @@ def _row(entry: Entry) -> dict[str, Any]:
         "rebound": [name for patch in hook.patches for name in patch.rebound],
         "live": hook.live,
         "fired": hook.fired,
+        "own_ns": hook.own_ns,
         "faults": hook.faults,
         "fault": hook.fault,
     }
@@ -368,6 +369,7 @@ def _after_fork() -> None:
     attachment._lock = threading.RLock()
     for entry in attachment.entries:
         entry.hook.fired = entry.hook.faults = 0
+        entry.hook.timed_calls = entry.hook.timed_ns = 0
         entry.hook.fault = ""
     if attachment.writer is not None:
         attachment.writer = attach_report.Writer(attachment.writer.folder, attachment.report)

@@ -58,6 +58,13 @@ class Sampler:
         self.unresolved = 0  # sampled cycles whose rows have no GPU times
         self.interrupted = False  # ranges were off since the last one
 
+    def wants(self, cycle: int) -> bool:
+        """Must that cycle be entered: is it sampled, or does another wait for its end?
+
+        What has ended can wait to be read until the next that is.
+        """
+        return self._open is not None or cycle % self._every == 0
+
     def enter(self, cycle: int | None, now_ns: int) -> tuple[Sample, Any] | None:
         """A range opens: its sample and event, or None when its cycle is not sampled."""
         if cycle is not None and cycle != self._number:
@@ -92,7 +99,7 @@ class Sampler:
         follows = before is not None and cycle == before.number + 1 and not self.interrupted
         self.interrupted = False
         if self._pending:
-            self._resolve()
+            self._resolve(before)
         if before is not None and not follows:
             # What lies between is no part of the cycle, so its end on the GPU is not known.
             self._plain(before)
@@ -127,7 +134,8 @@ class Sampler:
         self._marked, self._marked_ns = event, now_ns
         return event
 
-    def _resolve(self) -> None:
+    def _resolve(self, ending: Sample | None) -> None:
+        """Read what has passed; `ending` is the cycle that ends now, whose events are in use."""
         while self._pending and self._pending[0].last.query():
             sample = self._pending.popleft()
             sample.done = True
@@ -139,8 +147,8 @@ class Sampler:
                 self._put(row.with_gpu(_ns(first, opened), _ns(first, closed)))
             # The last event may be the first of the cycle behind it.
             used = {id(event) for other in self._pending for event in other.events}
-            if self._open is not None:
-                used.update(map(id, self._open.events))
+            if ending is not None:
+                used.update(map(id, ending.events))
             self._free += [
                 event
                 for event in {id(event): event for event in sample.events}.values()

@@ -16,10 +16,12 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import get_native_id
+from time import perf_counter_ns
 from typing import Any, Final
 
 from . import cycle_log_writer
-from .cycle_log_rows import Row
+from .cycle_log_rows import Row, Seen, SeenAccept
 from .cycle_log_writer import Identity, Pieces
 
 POLL_SECONDS: Final = 0.1
@@ -58,7 +60,7 @@ class CycleLog:
         self._config = config
         self._put_bytes = put_bytes
         self._poll_seconds = poll_seconds
-        self._rows: deque[Row] = deque()
+        self._rows: deque[Row | Seen | SeenAccept] = deque()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -100,10 +102,22 @@ class CycleLog:
             if self._thread is None:
                 self._start_thread()
 
+    def room_for(self, rows: int) -> Callable[[Seen | SeenAccept], None] | None:
+        """What takes so many more ranges; None where they must go through `put`."""
+        if self._dead or self._thread is None or len(self._rows) + rows > self._config.queue_rows:
+            return None
+        return self._rows.append
+
+    def put_range(self, seen: Seen) -> None:
+        """Append a range, of which the writer makes the row."""
+        if self.room_for(1) is None:
+            self.put(Row.of(*seen))
+        else:
+            self._rows.append(seen)
+
     def record_accept(self, cycle: int | None, lengths: list[int]) -> None:
         """Accept lengths of one cycle, one a sequence, the bonus token included."""
-        now = time.perf_counter_ns()
-        self.put(Row.accept(cycle, lengths[:MOST_LENGTHS], now, threading.get_native_id()))
+        self.put(_row((cycle, lengths[:MOST_LENGTHS], 0, perf_counter_ns(), get_native_id())))
 
     def set_rank(self, rank: int | None, world_size: int | None = None) -> None:
         """Say who this process is, as soon as it is known; a new piece begins when it changes."""
@@ -194,7 +208,7 @@ class CycleLog:
 
     def _take(self) -> list[Row]:
         size = min(self._config.batch_rows, len(self._rows))
-        return [self._rows.popleft() for _ in range(size)]
+        return [_row(self._rows.popleft()) for _ in range(size)]
 
     def _write(self, rows: list[Row]) -> None:
         pieces = self._pieces
@@ -220,7 +234,7 @@ class CycleLog:
             return
         if lost == self._told and pieces.path == self._told_in:
             return
-        now = time.perf_counter_ns()
+        now = perf_counter_ns()
         pieces.note([Row.lost(count, reason, now) for reason, count in lost.items()])
         self._told, self._told_in = lost, pieces.path
 
@@ -263,6 +277,18 @@ class CycleLog:
         if self._pieces is not None:
             self._pieces.abandon()
         _logger.warning("specscope: the cycle log is off: %s", self._error)
+
+
+def _row(seen: Row | Seen | SeenAccept) -> Row:
+    if isinstance(seen, Row):
+        return seen
+    if isinstance(seen[0], str):
+        return Row.of(*seen)
+    cycle, drafts, bonus, now, thread = seen
+    lengths = [draft + bonus for draft in drafts if type(draft) is int and abs(draft) < 2**30]
+    if len(lengths) != len(drafts):
+        _logger.warning("specscope: accept lengths of cycle %s are not all integers", cycle)
+    return Row.accept(cycle, lengths, now, thread)
 
 
 def _at_process_end(close: Callable[[], None]) -> None:

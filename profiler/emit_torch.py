@@ -11,10 +11,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 
-class _NotLoaded:
-    """Stands for torch's profiler while there is none."""
+class _Never:
+    """Stands for torch's profiler where there is none."""
 
     _is_profiler_enabled = False
+
+
+NEVER: Final = _Never
 
 
 class TorchRanges:
@@ -25,21 +28,24 @@ class TorchRanges:
         self._enter: Callable[..., Any] | None = None
         self._exit: Callable[[Any], Any] | None = None
 
-    def is_profiling(self) -> bool:
-        """Is a torch profiler on in this process?
+    @property
+    def _is_profiler_enabled(self) -> bool:
+        """Is a torch profiler on in this process? Named as the flag of torch is.
 
         One flag of `torch.autograd.profiler` says so, for every thread. A profiler started
         from outside the process (Kineto's daemon) does not set it.
         """
-        return bool((self.profiler or self.found())._is_profiler_enabled)
+        return bool(self.flag._is_profiler_enabled)
 
-    def found(self) -> Any:
-        """The module with the flag; while torch is not loaded, one that says no."""
-        module = sys.modules.get("torch.autograd.profiler")
-        if module is None or not hasattr(module, "_is_profiler_enabled"):
-            return _NotLoaded
-        self.profiler = module
-        return module
+    @property
+    def flag(self) -> Any:
+        """The module with the flag; while torch is not loaded, something that says no."""
+        if self.profiler is None:
+            module = sys.modules.get("torch.autograd.profiler")
+            if module is None or not hasattr(module, "_is_profiler_enabled"):
+                return NEVER
+            self.profiler = module
+        return self.profiler
 
     def open(self, text: str) -> Any:
         """Open an annotation; what `close` needs."""

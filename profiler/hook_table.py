@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,11 @@ def reader(paths: tuple[str, ...]) -> Callable[[Any, Any], int | None]:
     steps = [_step(path) for path in paths]
 
     def read(argument: Any, owner: Any) -> int | None:
-        for take_len, of_self, names, less in steps:
+        for take_len, of_self, follow, less in steps:
             value = owner if of_self else argument
             try:
-                for name in names:
-                    value = getattr(value, name)
+                if follow is not None:
+                    value = follow(value)
                 number = len(value) if take_len else value
             except Exception:
                 continue
@@ -79,12 +80,12 @@ def reader(paths: tuple[str, ...]) -> Callable[[Any, Any], int | None]:
     return read
 
 
-def _step(path: str) -> tuple[bool, bool, list[str], int]:
+def _step(path: str) -> tuple[bool, bool, Callable[[Any], Any] | None, int]:
     match = _NUMBER.fullmatch(path)
     if match is None:
         raise ValueError(f"no place of a number: {path!r}")
-    names = [name for name in match[3].split(".") if name]
-    return bool(match[1]), match[2] == "self", names, 1 if match[4] else 0
+    follow = attrgetter(match[3][1:]) if match[3] else None
+    return bool(match[1]), match[2] == "self", follow, 1 if match[4] else 0
 
 
 def was_seen(seen: str, version: str) -> bool:

@@ -1,7 +1,7 @@
 """One hook: the wrapper around a function of an engine, and what became of it.
 
-The wrapper passes arguments and results through untouched. Whatever goes wrong in the hook
-stays in the hook: it is counted, and after a few faults the hook switches itself off.
+Whatever goes wrong in a hook stays in the hook: it is counted, and after a few faults the hook
+switches itself off.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from specscope.profiler.hook_table import Target, reader
 from specscope.profiler.patching import MARK, Patch, Place, UnhookableError
 
 MOST_FAULTS = 3
+NOT_BY_POSITION = 1000
 LOG = logging.getLogger("specscope")
 
 
@@ -38,18 +39,41 @@ class Hook:
         self.fired = 0
         self.faults = 0
         self.fault = ""
+        self.timed_calls = 0
+        self.timed_ns = 0
         self.patches: list[Patch] = []
         self.batch = reader(target.batch)
         self.tokens = reader(target.tokens)
         self.k = reader(target.k)
+        self.enter = roles.enter_of(target.role)
+        self.lengths = roles.lengths_of(target)
+        self.only_ranges = target.role in roles.ONLY_RANGES
         self._changed = changed
         self._argument: tuple[int, str] | None = None
+        self.index = NOT_BY_POSITION  # of that argument
 
     def count(self) -> None:
         """One more call; the first, and whenever their number has doubled, it is worth a report."""
         self.fired += 1
         if self.fired & (self.fired - 1) == 0:
-            self._changed(self)
+            self.changed()
+
+    def changed(self) -> None:
+        """Say that there is something to report."""
+        self._changed(self)
+
+    @property
+    def own_ns(self) -> int:
+        """What the hook itself has taken so far: host time before and after the function.
+
+        An estimate from the calls that were timed; waits for the interpreter lock count too.
+        """
+        return self.timed_ns * self.fired // self.timed_calls if self.timed_calls else 0
+
+    def timed(self, ns: int) -> None:
+        """One more call is timed: what it took before the function."""
+        self.timed_calls += 1
+        self.timed_ns += ns
 
     def argument(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The argument that the target's readings are taken from."""
@@ -88,39 +112,20 @@ class Hook:
         for index, parameter in enumerate(parameters):
             if parameter.name in names and parameter.kind is not parameter.VAR_KEYWORD:
                 keyword_only = parameter.kind is parameter.KEYWORD_ONLY
-                found = (len(parameters) + 99 if keyword_only else index, parameter.name)
+                found = (NOT_BY_POSITION if keyword_only else index, parameter.name)
                 if self._argument not in (None, found):
                     raise UnhookableError("its arguments come in another order than in the base")
                 self._argument = found
+                self.index = found[0]
                 return
         given = ", ".join(parameter.name for parameter in parameters)
         raise UnhookableError(f"other signature: ({given}) has no {' or '.join(names)}")
 
     def wrapper(self, place: Place) -> Callable[..., Any]:
         """The function that goes in place of the original one."""
+        from specscope.profiler import wrappers
+
         original = place.function
-        hook = self
-
-        @functools.wraps(original)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not hook.live:
-                return original(*args, **kwargs)
-            try:
-                opened = roles.open_hook(hook, args, kwargs)
-            except Exception as error:
-                hook.failed(error)
-                opened = None
-            if opened is None:
-                return original(*args, **kwargs)
-            result = roles.RAISED
-            try:
-                result = original(*args, **kwargs)
-            finally:
-                try:
-                    roles.close_hook(hook, opened, result, args, kwargs)
-                except Exception as error:
-                    hook.failed(error)
-            return result
-
-        setattr(wrapper, MARK, hook)
+        wrapper = functools.wraps(original)(wrappers.wrapper_of(self, original))
+        setattr(wrapper, MARK, self)
         return wrapper

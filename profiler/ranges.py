@@ -33,12 +33,15 @@ from typing import Any, Final, TypeVar
 
 from . import emit_nvtx, emit_torch, grammar
 from .cuda_events import Sampler
-from .cycle_log import CycleLog, LogConfig
-from .cycle_log_rows import Row
+from .cycle_log import MOST_LENGTHS, CycleLog, LogConfig
+from .cycle_log_rows import Row, Seen
 from .decorate import around
 
-_CYCLE: Final = grammar.CYCLE
+CYCLE: Final = grammar.CYCLE
 _CUDA: Final = emit_torch.CUDA
+
+# Room that the log must have for the rows of a cycle, which are not counted one by one.
+ROWS_OF_A_CYCLE: Final = 64
 
 F = TypeVar("F", bound=Callable[..., Any])
 Values = tuple[int | None, ...]
@@ -66,13 +69,22 @@ class Config:
     log_settings: LogConfig | None = None
 
 
-class _Local(threading.local):
+class Thread:
     """What one thread knows: the cycle it is in, and its sampler of CUDA events."""
+
+    __slots__ = ("cycle", "number", "sampler")
 
     def __init__(self) -> None:
         self.cycle: int | None = None
-        self.thread = threading.get_native_id()
+        self.number = threading.get_native_id()
         self.sampler: Sampler | None = None
+
+
+class _Local(threading.local):
+    """One `Thread` for each thread; an access costs as much as four of another object."""
+
+    def __init__(self) -> None:
+        self.thread = Thread()
 
 
 class _State:
@@ -80,7 +92,8 @@ class _State:
 
     def __init__(self) -> None:
         self.on = False
-        self.always = False  # something listens whatever torch's profiler does
+        self.heard = False  # something listens, whatever torch's profiler does
+        self.flag: Any = emit_torch.NEVER  # else its flag says so
         self.config: Config | None = None
         self.nvtx: emit_nvtx.Ranges | None = None
         self.nvtx_reason = "not configured"
@@ -89,13 +102,15 @@ class _State:
         self.events = False
         self.local = _Local()
         self.samplers: list[Sampler] = []
+        self.sampled: list[Thread] = []  # the threads that have one
         self.numbers = itertools.count()
         self.errors: Counter[str] = Counter()
         self.reasons: dict[str, str] = {}
 
     def settle(self) -> None:
-        """Work out whether anything listens at all times."""
-        self.always = self.nvtx is not None or self.log is not None
+        """Work out whether anything listens; after every change of what does."""
+        self.heard = self.on and (self.nvtx is not None or self.log is not None)
+        self.flag = self.torch if self.on and self.torch is not None else emit_torch.NEVER
 
     def fail(self, emitter: str, error: BaseException) -> None:
         """An emitter raised: it is switched off, counted, and named once."""
@@ -104,20 +119,20 @@ class _State:
             setattr(self, emitter, None)
         elif emitter == "events":
             self.events = False
-            if self.local.sampler is not None:
-                self.local.sampler.give_up()
+            if (sampler := self.local.thread.sampler) is not None:
+                sampler.give_up()
         self.settle()
         if self.errors[emitter] == 1:
             self.reasons[emitter] = f"{type(error).__name__}: {error}"[:300]
             _logger.warning("specscope: %s is off: %s", emitter, self.reasons[emitter])
 
 
-_STATE: Final = _State()
+STATE: Final = _State()
 _LOCK = threading.Lock()
 
 
 class Range:
-    """One range, to be entered once; see `stage`."""
+    """One range, to be entered once; see `stage`. `values` are integers or None."""
 
     __slots__ = (
         "_annotation",
@@ -126,6 +141,7 @@ class Range:
         "_nvtx",
         "_sample",
         "_start",
+        "_thread",
         "stage",
         "values",
     )
@@ -138,24 +154,25 @@ class Range:
     # Both written out in one piece: a call is a tenth of what a range costs.
 
     def __enter__(self) -> None:
-        state = _STATE
+        state = STATE
         try:
-            if "torch" in modules and (_CUDA.module or _CUDA.found()) and _is_capturing(state):
-                return
-            local = state.local
+            cuda = _CUDA.module
+            if cuda is not None or ("torch" in modules and (cuda := _CUDA.found()) is not None):
+                try:
+                    if cuda.is_current_stream_capturing():
+                        return
+                except Exception as error:
+                    _cannot_ask(state, error)
+                    return
+            thread = self._thread = state.local.thread
             values = self.values
-            for value in values:
-                if value is not None and type(value) is not int:
-                    values = tuple(_integer(value) for value in values)
-                    break
-            self._before = around = local.cycle
-            if self.stage == _CYCLE:
+            self._before = around = thread.cycle
+            if self.stage == CYCLE:
                 if values[0] is None:
-                    values = (next(state.numbers), *values[1:])
-                local.cycle = values[0]
+                    values = self.values = (next(state.numbers), *values[1:])
+                thread.cycle = values[0]
             elif around is not None and values[0] is None:
-                values = (around, *values[1:])
-            self.values = values
+                values = self.values = (around, *values[1:])
             self._nvtx = self._annotation = self._sample = None
             self._entered = True
             nvtx = state.nvtx
@@ -166,7 +183,7 @@ class Range:
                 except Exception as error:
                     state.fail("nvtx", error)
             torch = state.torch
-            if torch is not None and (torch.profiler or torch.found())._is_profiler_enabled:
+            if torch is not None and torch._is_profiler_enabled:
                 try:
                     text = grammar.PREFIX + grammar.bare(self.stage, values)
                     self._annotation = (torch, torch.open(text))
@@ -176,7 +193,7 @@ class Range:
                 self._start = perf_counter_ns()
                 if state.events:
                     try:
-                        sampler = local.sampler or _new_sampler(state, local)
+                        sampler = thread.sampler or _new_sampler(state, thread)
                         if sampler is not None:
                             self._sample = sampler.enter(values[0], self._start)
                     except Exception as error:
@@ -195,14 +212,15 @@ class Range:
         if not self._entered:
             return
         self._entered = False
-        state = _STATE
+        state = STATE
         try:
+            thread = self._thread
             log = state.log
             if self._start and log is not None:
                 end = perf_counter_ns()
-                row = Row.of(self.stage, self.values, self._start, end, state.local.thread)
-                if self._sample is None or not self._timed(state, row, end):
-                    log.put(row)
+                seen = (self.stage, self.values, self._start, end, thread.number)
+                if self._sample is None or not self._timed(state, seen, end):
+                    log.put_range(seen)
             if self._annotation is not None:
                 torch, handle = self._annotation
                 try:
@@ -214,8 +232,8 @@ class Range:
                     self._nvtx.pop()
                 except Exception as raised:
                     state.fail("nvtx", raised)
-            if self.stage == _CYCLE:
-                state.local.cycle = self._before
+            if self.stage == CYCLE:
+                thread.cycle = self._before
         except Exception as raised:
             state.fail("ranges", raised)
 
@@ -223,14 +241,14 @@ class Range:
         """Decorate: a range around every run of the function; see `stage`."""
         return _decorated(function, self.stage)
 
-    def _timed(self, state: _State, row: Row, end_ns: int) -> bool:
-        """Has the sampler taken the row, to be written with its GPU times?"""
-        sampler = state.local.sampler
+    def _timed(self, state: _State, seen: Seen, end_ns: int) -> bool:
+        """Has the sampler taken the range, to be written with its GPU times?"""
+        sampler = self._thread.sampler
         sample = self._sample
         if sampler is None or sample is None or not state.events or _is_capturing(state):
             return False
         try:
-            sampler.leave(sample, row, end_ns)
+            sampler.leave(sample, Row.of(*seen), end_ns)
         except Exception as error:
             state.fail("events", error)
             return False
@@ -281,21 +299,30 @@ def stage(
     left out: reading a tensor would wait for the GPU. As a decorator only the name counts,
     for the other values change from call to call. A word that is no stage does nothing.
     """
-    state = _STATE
+    state = STATE
     try:
         off = _OFF[name]
     except (KeyError, TypeError):
         return _unknown(name)
-    if not state.on:
+    if not state.heard and not state.flag._is_profiler_enabled:
         return off
-    if not state.always:
-        # Written out, for this is what a server pays when nobody looks.
-        torch = state.torch
-        if torch is None or (torch.profiler is None and "torch" not in modules):
-            return off
-        if not (torch.profiler or torch.found())._is_profiler_enabled:
-            return off
-    return Range(name, (cycle, step, batch, tokens, k, rank, size))
+    values = (cycle, step, batch, tokens, k, rank, size)
+    for value in values:
+        if value is not None and type(value) is not int:
+            return Range(name, _integers(values))
+    return Range(name, values)
+
+
+def open_stage(name: str, values: Values) -> Range | None:
+    """For hooks: the range of that stage or cycle, entered; None when nothing listens.
+
+    `values` are integers or None in the order of `grammar.FIELDS`; nothing is checked.
+    """
+    if not STATE.heard and not STATE.flag._is_profiler_enabled:
+        return None
+    opened = Range(name, values)
+    opened.__enter__()
+    return opened
 
 
 def cycle_range(
@@ -317,7 +344,7 @@ def record_accept(cycle: int | None, lengths: Iterable[int]) -> None:
     To be called when the host has them anyway, however late; `cycle` is the number of its
     range. What is no list of integers (a tensor) is not looked at.
     """
-    state = _STATE
+    state = STATE
     log = state.log
     if not state.on or log is None:
         return
@@ -335,15 +362,28 @@ def record_accept(cycle: int | None, lengths: Iterable[int]) -> None:
             _logger.warning("specscope: accept lengths left out: %s", state.reasons["accept"])
 
 
+def record_drafts(cycle: int | None, drafts: list[int], bonus: int) -> None:
+    """For hooks: the same from the drafts accepted, with the bonus tokens to be added."""
+    log = STATE.log
+    if log is None or not STATE.on:
+        return
+    put = log.room_for(1)
+    if put is None:
+        log.record_accept(cycle, [draft + bonus for draft in drafts])
+    else:  # a copy: the list is the engine's
+        thread = STATE.local.thread.number
+        put((cycle, drafts[:MOST_LENGTHS], bonus, perf_counter_ns(), thread))
+
+
 def current_cycle() -> int | None:
     """Number of the cycle range around this point of the thread."""
-    return _STATE.local.cycle
+    return STATE.local.thread.cycle
 
 
 def set_rank(rank: int | None, size: int | None = None) -> None:
     """Say which rank this process is, as soon as it is known."""
-    if _STATE.log is not None:
-        _STATE.log.set_rank(_integer(rank), _integer(size))
+    if STATE.log is not None:
+        STATE.log.set_rank(_integer(rank), _integer(size))
 
 
 def configure(config: Config | None = None) -> None:
@@ -351,7 +391,7 @@ def configure(config: Config | None = None) -> None:
     config = config or Config()
     with _LOCK:
         shutdown()
-        state = _STATE
+        state = STATE
         state.config = config
         state.numbers = itertools.count()
         state.errors.clear()
@@ -386,44 +426,65 @@ def _open_log(state: _State, config: Config, folder: Path) -> None:
 
 def enable() -> None:
     """Switch the ranges on; without `configure` before, with the defaults."""
-    if _STATE.config is None:
+    if STATE.config is None:
         configure()
-    if not _STATE.on:
-        for sampler in _STATE.samplers:
+    if not STATE.on:
+        for sampler in STATE.samplers:
             sampler.interrupted = True
-    _STATE.on = True
+    STATE.on = True
+    STATE.settle()
 
 
 def disable() -> None:
     """Switch the ranges off; what is open closes, the log stays open for `enable`."""
-    _STATE.on = False
+    STATE.on = False
+    STATE.settle()
 
 
 def is_enabled() -> bool:
     """Are the ranges on?"""
-    return _STATE.on
+    return STATE.on
 
 
 def is_heard() -> bool:
     """Does anything listen to a range that opens now?"""
-    state = _STATE
-    if not state.on or state.always:
-        return state.on
-    torch = state.torch
-    return torch is not None and torch.is_profiling()
+    return STATE.heard or bool(STATE.flag._is_profiler_enabled)
+
+
+def log_alone(thread: Thread, cycle: int) -> Callable[[Seen], None] | None:
+    """For hooks, where a cycle begins: what takes its rows, if only the log listens to it.
+
+    None where a range has more to do (a profiler listens, the cycle has CUDA events or those
+    of another can be read), or the log has no room for another cycle.
+    """
+    state = STATE
+    log = state.log
+    if log is None or state.nvtx is not None or state.flag._is_profiler_enabled:
+        return None
+    sampler = thread.sampler
+    if state.events and (sampler.wants(cycle) if sampler is not None else _CUDA.module is not None):
+        return None
+    return log.room_for(ROWS_OF_A_CYCLE)
+
+
+def this_thread() -> Thread:
+    """What the ranges know of this thread; it stays the same object until a fork."""
+    return STATE.local.thread
 
 
 def shutdown() -> None:
     """Off, and the log written to its end."""
-    state = _STATE
+    state = STATE
     state.on = False
     log, state.log = state.log, None
     if log is not None:
         for sampler in state.samplers:
             sampler.give_up()
         log.close()
+    for thread in state.sampled:
+        thread.sampler = None
     state.samplers.clear()
-    state.local = _Local()
+    state.sampled.clear()
     state.nvtx = state.torch = None
     state.events = False
     state.config = None
@@ -432,7 +493,7 @@ def shutdown() -> None:
 
 def emitters_report() -> dict[str, Any]:
     """What listens, what does not and why, and what was lost; plain values."""
-    state = _STATE
+    state = STATE
     log = state.log.report() if state.log is not None else None
     config = state.config
     return {
@@ -444,7 +505,7 @@ def emitters_report() -> dict[str, Any]:
         },
         "torch_profiler": {
             "active": state.torch is not None,
-            "profiling": state.torch is not None and state.torch.is_profiling(),
+            "profiling": state.torch is not None and state.torch._is_profiler_enabled,
             "reason": state.reasons.get("torch", ""),
         },
         "cycle_log": log
@@ -470,8 +531,8 @@ def _decorated(function: F, name: str) -> F:
 
 def _unknown(name: str) -> _Off:
     """A name that is no stage: it does nothing, and is counted."""
-    _STATE.errors["unknown_stage"] += 1
-    if _STATE.errors["unknown_stage"] == 1:
+    STATE.errors["unknown_stage"] += 1
+    if STATE.errors["unknown_stage"] == 1:
         _logger.warning("specscope: %.80r is no stage; its ranges do nothing", name)
     return _OFF_UNKNOWN
 
@@ -484,13 +545,17 @@ def _is_capturing(state: _State) -> bool:
     try:
         return _CUDA.is_capturing()
     except Exception as error:
-        state.errors["capture"] += 1
-        if state.errors["capture"] == 1:
-            _logger.warning("specscope: cannot ask whether a graph is captured: %s", error)
+        _cannot_ask(state, error)
         return True
 
 
-def _new_sampler(state: _State, local: _Local) -> Sampler | None:
+def _cannot_ask(state: _State, error: Exception) -> None:
+    state.errors["capture"] += 1
+    if state.errors["capture"] == 1:
+        _logger.warning("specscope: cannot ask whether a graph is captured: %s", error)
+
+
+def _new_sampler(state: _State, thread: Thread) -> Sampler | None:
     """The sampler of this thread, once CUDA is in use."""
     cuda = _CUDA.module
     log = state.log
@@ -498,11 +563,21 @@ def _new_sampler(state: _State, local: _Local) -> Sampler | None:
         return None
     new_event = cuda.Event
     sampler = Sampler(
-        state.config.events_every, lambda: new_event(enable_timing=True), log.put, local.thread
+        state.config.events_every, lambda: new_event(enable_timing=True), log.put, thread.number
     )
-    local.sampler = sampler
+    thread.sampler = sampler
+    state.sampled.append(thread)
     state.samplers.append(sampler)
     return sampler
+
+
+def _integers(values: tuple[Any, ...]) -> Values:
+    """The values with what is no integer left out."""
+    try:
+        return tuple(_integer(value) for value in values)
+    except Exception as error:
+        STATE.fail("ranges", error)
+        return (None,) * len(values)
 
 
 def _integer(value: Any) -> int | None:
@@ -520,10 +595,10 @@ def _after_fork() -> None:
     """In a forked child: a log of its own, and no CUDA event of the parent is touched."""
     global _LOCK  # noqa: PLW0603
     _LOCK = threading.Lock()
-    state = _STATE
+    state = STATE
     _KEPT_ALIVE.extend(state.samplers)  # freeing events would call CUDA, which cannot fork
     _KEPT_ALIVE.append(state.local)
-    state.samplers = []
+    state.samplers, state.sampled = [], []
     state.local = _Local()
     _CUDA.module = None
     if state.log is not None:

@@ -29,12 +29,15 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from specscope.profiler import ranges
+from specscope.profiler.emit_torch import CUDA
 
 if TYPE_CHECKING:
+    from specscope.profiler.cycle_log_rows import Seen
+    from specscope.profiler.hook_table import Target
     from specscope.profiler.hooks import Hook
 
 PREFILL = "prefill"
@@ -42,26 +45,56 @@ _PREFILL_MODES = frozenset({"EXTEND", "MIXED", "SPLIT_PREFILL", "DLLM_EXTEND", "
 _NO_WORK_MODES = frozenset({"IDLE", "DUMMY_FIRST"})
 
 
-class Here(threading.local):
-    """Where this thread is: its cycle, the stages around it."""
+class Here:
+    """Where a thread is: its cycle, the stages around it."""
 
-    cycle: int | None = None
-    kind: str | None = None
-    depth = 0  # of cycle calls
-    quiet = 0
-    draft_step = 0
+    __slots__ = (
+        "batch",
+        "cycle",
+        "depth",
+        "draft_step",
+        "k",
+        "kind",
+        "number",
+        "put",
+        "quiet",
+        "rank",
+        "stages",
+        "thread",
+        "values",
+    )
 
     def __init__(self) -> None:
+        self.cycle: int | None = None
+        self.kind: str | None = None
+        self.depth = 0  # of cycle calls
+        self.quiet = 0
+        self.draft_step = 0
         self.stages: list[str] = []
-        # Batch, k and rank of the cycle: every range in it carries them.
-        self.fields: dict[str, int | None] = {}
+        # Of the cycle: every range in it carries them.
+        self.batch: int | None = None
+        self.k: int | None = None
+        self.rank: int | None = None
+        # Where only the log listens in this cycle: what takes the rows of its stages, and
+        # their fields. `wrappers` has the short way of a hook that uses them.
+        self.put: Callable[[Seen], None] | None = None
+        self.values: ranges.Values = ()
+        self.thread = ranges.this_thread()
+        # Of the cycle that begins, where it has been taken already.
+        self.number: int | None = None
+
+
+class _Local(threading.local):
+    """One `Here` for each thread; an access costs as much as four of another object."""
+
+    def __init__(self) -> None:
+        self.here = Here()
 
 
 class Job:
     """What all hooks of this process share. `forget` gives a fresh one, after a fork."""
 
     def __init__(self) -> None:
-        self.here = Here()
         self.numbers = itertools.count()
         self.engine_steps = itertools.count()
         # Results that have left their cycle and wait for their accept lengths.
@@ -69,6 +102,11 @@ class Job:
         # Engines of which a hook numbers the cycles; their stages count only inside one.
         self.numbered: set[str] = set()
         self.rank: int | None = None
+
+    @property
+    def here(self) -> Here:
+        """Where this thread is."""
+        return LOCAL.here
 
     def world_rank(self) -> int | None:
         """The rank in torch.distributed, once it is known."""
@@ -84,32 +122,27 @@ class Job:
         return self.rank
 
 
+LOCAL = _Local()
 JOB = Job()
 
-# What `open` gives back and `close` takes: the range to leave, and how to restore `Here`.
-Opened = tuple[AbstractContextManager[Any] | None, Callable[[], None] | None]
+# What `open_hook` gives back and `close_hook` takes: the range to leave, and what undoes the
+# change of `Here`.
+Opened = tuple[ranges.Range | None, Callable[[Here], None] | None]
 # For a hook that only looks at the result.
 _LOOK: Opened = (None, None)
 
 
 def capturing() -> bool:
     """Whether the current stream is being captured into a graph; never starts CUDA."""
-    torch: Any = sys.modules.get("torch")
-    cuda: Any = getattr(torch, "cuda", None)
-    return (
-        cuda is not None
-        and bool(cuda.is_initialized())
-        and bool(cuda.is_current_stream_capturing())
-    )
+    return CUDA.is_capturing()
 
 
 def open_hook(hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Opened | None:
     """Enter the hook; None where there is nothing to leave."""
-    here = JOB.here
+    here = LOCAL.here
     if here.quiet:
         return None
-    role = hook.target.role
-    if role in _ONLY_RANGES and hook.fired:
+    if hook.only_ranges and hook.fired:
         # A range asks by itself whether a graph is captured.
         if here.depth and not ranges.is_heard():
             hook.count()
@@ -117,16 +150,24 @@ def open_hook(hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Open
     elif capturing():
         return None
     hook.count()
-    return _ROLES[role](hook, args, kwargs)
+    return hook.enter(hook, here, args, kwargs)
 
 
 def close_hook(hook: Hook, opened: Opened, result: Any, args: Any, kwargs: Any) -> None:
     """Leave the hook; `result` is `RAISED` when the function raised."""
-    _leave(opened)
-    if hook.target.role == "cycle":
-        _remember(result)
-    elif hook.target.lengths and result is not RAISED:
-        _LENGTHS[hook.target.lengths](hook, result, args, kwargs)
+    here = LOCAL.here
+    entered, undo = opened
+    try:
+        if entered is not None:
+            entered.__exit__(None, None, None)
+    finally:
+        if undo is not None:
+            undo(here)
+    if hook.lengths is not None:
+        if result is not RAISED:
+            hook.lengths(hook, result, args, kwargs)
+    elif hook.target.role == "cycle":
+        _remember(here, result)
 
 
 RAISED = object()
@@ -135,40 +176,83 @@ RAISED = object()
 # ---------------------------------------------------------------- roles
 
 
-def _cycle(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
-    here = JOB.here
+def _cycle(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened | None:
     if here.depth:  # a subclass that calls the method of its base
         return None
     argument = hook.argument(args, kwargs)
     kind = _sglang_kind(argument)
+    number, here.number = here.number, None
+    if number is None:
+        number = next(JOB.numbers)
     if kind is None:
-        return _quiet(hook, args, kwargs)  # an idle batch still runs the stages, on nothing
-    number = next(JOB.numbers)
-    here.cycle, here.kind, here.depth, here.draft_step = number, kind, 1, 0
-    fields = here.fields = _fields(hook, argument, args)
-
-    def restore() -> None:
-        # The number stays until `_remember` has taken it.
-        here.depth, here.kind = 0, None
-        if kind == PREFILL:
-            here.stages.pop()
-            here.cycle = None
-
+        # An idle batch still runs the stages, on nothing.
+        return _quiet(hook, here, args, kwargs)
+    here.cycle = number
+    here.kind, here.depth, here.draft_step = kind, 1, 0
     try:
+        _look_at(hook, here, argument, args)
         if kind == PREFILL:
-            here.stages.append(PREFILL)
-            return _entered(ranges.stage(PREFILL, cycle=number, **fields)), restore
-        return _entered(ranges.cycle_range(cycle=number, **fields)), restore
+            return _opened(here, PREFILL)[0], _leave_prefill
+        here.values = (number, None, here.batch, None, here.k, here.rank, None)
+        return ranges.open_stage(ranges.CYCLE, here.values), _leave_cycle
     except Exception:
-        restore()
+        _leave_cycle(here)
         here.cycle = None
         raise
 
 
-def _step(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
-    here = JOB.here
+def _leave_cycle(here: Here) -> None:
+    # The number stays until `_remember` has taken it.
+    here.depth, here.kind = 0, None
+
+
+def open_alone(hook: Hook, here: Here, args: Any) -> bool:
+    """A short way into a cycle of speculation that only the log hears; False: take the long one.
+
+    Sets `here.put`. Called outside any cycle; the number that it takes is kept for the long way.
+    """
+    here.number = number = next(JOB.numbers)
+    thread = here.thread
+    put = ranges.log_alone(thread, number)
+    if put is None or hook.index >= len(args):
+        return False
+    argument, owner = args[hook.index], args[0]
+    cuda = CUDA.module
+    if cuda is not None and cuda.is_current_stream_capturing():
+        return False
+    if _sglang_kind(argument) != "speculation":
+        return False
+    rank = here.rank = JOB.world_rank() if JOB.rank is None else JOB.rank
+    batch = here.batch = hook.batch(argument, owner)
+    k = here.k = hook.k(argument, owner)
+    here.values = (number, None, batch, None, k, rank, None)
+    here.number, here.draft_step = None, 0
+    here.cycle = thread.cycle = number
+    here.kind, here.depth, here.put = "speculation", 1, put
+    return True
+
+
+def close_alone(here: Here, result: Any, begin_ns: int, end_ns: int) -> None:
+    """The way out of it."""
+    put, number, thread = here.put, here.cycle, here.thread
+    here.depth, here.kind, here.put, here.cycle, thread.cycle = 0, None, None, None, None
+    if put is not None:
+        put((ranges.CYCLE, here.values, begin_ns, end_ns, thread.number))
+    try:
+        JOB.results.append((weakref.ref(result), number))
+    except TypeError:  # a tuple: v1 gave its lengths in the cycle
+        return
+
+
+def _leave_prefill(here: Here) -> None:
+    _leave_cycle(here)
+    here.cycle = None
+    here.stages.pop()
+
+
+def _step(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened | None:
     if kwargs.get("dummy_run") or kwargs.get("is_profile"):
-        return _quiet(hook, args, kwargs)
+        return _quiet(hook, here, args, kwargs)
     argument = hook.argument(args, kwargs)
     kind = _vllm_kind(argument, args[0] if args else None)
     here.draft_step = 0
@@ -176,80 +260,75 @@ def _step(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
         here.cycle = here.kind = None
         return None
     here.cycle, here.kind = next(JOB.numbers), kind
-    here.fields = _fields(hook, argument, args)
-    return _opened(kind, tokens=hook.tokens(argument, args[0]))
+    _look_at(hook, here, argument, args)
+    return _opened(here, kind, tokens=hook.tokens(argument, args[0]))
 
 
-def _opening(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
-    here = JOB.here
+def _opening(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened | None:
     if here.stages:
         return None
     here.cycle, here.kind, here.draft_step = next(JOB.numbers), None, 0
-    return _opened(hook.target.stage)
+    return _opened(here, hook.target.stage)
 
 
-def _stage(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
-    here = JOB.here
+def _stage(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened | None:
     if here.cycle is None and hook.target.engine in JOB.numbered:
-        return _LOOK if hook.target.lengths else None
+        return _LOOK if hook.lengths else None
     stage = PREFILL if here.kind == PREFILL else hook.target.stage
     if here.stages and here.stages[-1] in (stage, PREFILL):
-        return _LOOK if hook.target.lengths else None
-    return _opened(stage)
+        return _LOOK if hook.lengths else None
+    return _opened(here, stage)
 
 
-def _target_forward(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
-    here = JOB.here
+def _target_forward(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened | None:
     if here.stages:
         return None
     if here.cycle is not None:
-        return _opened("verify")
+        return _opened(here, "verify")
+    if here.depth:
+        return None  # somebody began to listen in the middle of a cycle
     if kwargs.get("is_verify"):
-        return _lone_verify()
+        return _lone_verify(here)
     argument = hook.argument(args, kwargs)
     kind = _sglang_kind(argument)
     if kind is None:
         return None
-    stage = PREFILL if kind == PREFILL else "decode"
-    here.fields = _fields(hook, argument, args)
-    return _opened(stage)
+    _look_at(hook, here, argument, args)
+    return _opened(here, PREFILL if kind == PREFILL else "decode")
 
 
-def _lone_verify() -> Opened:
+def _lone_verify(here: Here) -> Opened:
     """The verify of a worker of a plugin, of which no method is known: a cycle of its own."""
-    here = JOB.here
-    here.cycle, here.fields = next(JOB.numbers), {"rank": JOB.world_rank()}
+    here.cycle, here.rank = next(JOB.numbers), JOB.world_rank()
+    here.batch = here.k = None
     try:
-        manager, leave = _opened("verify")
+        return _opened(here, "verify")[0], _leave_lone_verify
     except Exception:
         here.cycle = None
         raise
 
-    def restore() -> None:
-        here.cycle = None
-        if leave is not None:
-            leave()
 
-    return manager, restore
+def _leave_lone_verify(here: Here) -> None:
+    here.cycle = None
+    here.stages.pop()
 
 
-def _draft_forward(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
-    here = JOB.here
+def _draft_forward(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened | None:
     drafts = args and getattr(args[0], "is_draft_worker", False) is True
     if not drafts or here.cycle is None:
         return None
     if not here.stages:
-        return _opened("draft")
+        return _opened(here, "draft")
     if here.stages[-1] != "draft":
         return None
     step = here.draft_step
     here.draft_step += 1
-    return _opened("draft", step=step)
+    return _opened(here, "draft", step=step)
 
 
-def _generation(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
+def _generation(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened | None:
     model = args[0]
-    JOB.here.fields = _fields(hook, hook.argument(args, kwargs), args)
+    _look_at(hook, here, hook.argument(args, kwargs), args)
     own = vars(model).get("forward")
     forward = model.forward
     if getattr(forward, "_specscope_forward", False):
@@ -261,18 +340,18 @@ def _generation(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
             return forward(*inputs, **named)
         finally:
             if opened is not None:
-                hook.guarded(_leave, opened)
+                hook.guarded(_leave_verify, opened)
 
     verify.__wrapped__ = forward  # type: ignore[attr-defined] # keeps the signature readable
     verify._specscope_forward = True  # type: ignore[attr-defined]
     model.forward = verify
 
-    def restore() -> None:
+    def restore(here: Here) -> None:
         if own is None:
             del model.forward
         else:
             model.forward = own
-        JOB.here.cycle = JOB.here.kind = None
+        here.cycle = here.kind = None
 
     return None, restore
 
@@ -281,39 +360,46 @@ def _verify_forward() -> Opened | None:
     here = JOB.here
     if here.stages or here.quiet or here.cycle is None or capturing():
         return None
-    return _opened("verify")
+    return _opened(here, "verify")
 
 
-def _lengths(hook: Hook, args: Any, kwargs: Any) -> Opened:
+def _leave_verify(opened: Opened) -> None:
+    entered, _ = opened
+    try:
+        if entered is not None:
+            entered.__exit__(None, None, None)
+    finally:
+        JOB.here.stages.pop()
+
+
+def _lengths(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened:
     return _LOOK
 
 
-def _lengths_before(hook: Hook, args: Any, kwargs: Any) -> None:
+def _lengths_before(hook: Hook, here: Here, args: Any, kwargs: Any) -> None:
     _LENGTHS[hook.target.lengths](hook, None, args, kwargs)
 
 
-def _quiet(hook: Hook, args: Any, kwargs: Any) -> Opened:
-    here = JOB.here
+def _quiet(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened:
     here.quiet += 1
-
-    def restore() -> None:
-        here.quiet -= 1
-
-    return None, restore
+    return None, _end_of_quiet
 
 
-def _collective(hook: Hook, args: Any, kwargs: Any) -> Opened | None:
-    here = JOB.here
+def _end_of_quiet(here: Here) -> None:
+    here.quiet -= 1
+
+
+def _collective(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened | None:
     if not here.stages:
         return None
     tensor = hook.argument(args, kwargs)
     size = tensor.numel() * tensor.element_size()
-    stage = here.stages[-1]
-    manager = ranges.stage(stage, cycle=here.cycle, rank=JOB.world_rank(), size=int(size))
-    return _entered(manager), None
+    values = (here.cycle, None, None, None, None, JOB.world_rank(), int(size))
+    return ranges.open_stage(here.stages[-1], values), None
 
 
-_ROLES: dict[str, Callable[[Any, Any, Any], Opened | None]] = {
+Enter = Callable[["Hook", Here, Any, Any], Opened | None]
+_ROLES: dict[str, Enter] = {
     "cycle": _cycle,
     "step": _step,
     "opening": _opening,
@@ -327,7 +413,7 @@ _ROLES: dict[str, Callable[[Any, Any, Any], Opened | None]] = {
     "collective": _collective,
 }
 # Inside the call of a cycle these do nothing but open a range, of which nobody may hear.
-_ONLY_RANGES = frozenset({"stage", "target_forward", "draft_forward"})
+ONLY_RANGES = frozenset({"stage", "target_forward", "draft_forward"})
 # These give a cycle its number.
 NUMBERING = frozenset({"cycle", "step", "opening"})
 # A process in which one of these is hooked serves: it gets a log when one is asked for.
@@ -335,11 +421,25 @@ SERVING = frozenset({"cycle", "step", "lengths", "lengths_before"})
 ROLES = frozenset(_ROLES)
 
 
+def enter_of(role: str) -> Enter:
+    """What a hook of that role does before the function."""
+    return _ROLES[role]
+
+
+def lengths_of(target: Target) -> LengthsReader | None:
+    """What a hook reads after the function."""
+    if not target.lengths or target.role == "lengths_before":
+        return None
+    return _LENGTHS[target.lengths]
+
+
 # ---------------------------------------------------------------- reading
 
 
 def _sglang_kind(batch: Any) -> str | None:
-    mode = batch.forward_mode.name
+    mode = batch.forward_mode
+    # The attribute behind an enum's property, which costs ten times as much.
+    mode = mode._name_ if isinstance(mode, Enum) else mode.name
     if mode in _NO_WORK_MODES:
         return None
     if mode in _PREFILL_MODES or getattr(batch, "is_extend_in_batch", False) is True:
@@ -360,8 +460,7 @@ def _vllm_kind(scheduled: Any, runner: Any) -> str | None:
     return "verify" if speculates else "decode"
 
 
-def _remember(result: Any) -> None:
-    here = JOB.here
+def _remember(here: Here, result: Any) -> None:
     number, here.cycle = here.cycle, None
     if number is None:
         return
@@ -372,23 +471,28 @@ def _remember(result: Any) -> None:
 
 
 def _sglang_v1(hook: Hook, result: Any, args: Any, kwargs: Any) -> None:
-    for name in ("num_correct_drafts_per_req_cpu", "accept_length_per_req_cpu"):
-        drafts = getattr(result, name, None)
-        if isinstance(drafts, list):
-            ranges.record_accept(JOB.here.cycle, [number + 1 for number in drafts])
-            return
+    drafts = getattr(result, "num_correct_drafts_per_req_cpu", None)
+    if drafts is None:
+        drafts = getattr(result, "accept_length_per_req_cpu", None)
+    if isinstance(drafts, list):
+        ranges.record_drafts(JOB.here.cycle, drafts, 1)
 
 
 def _sglang_v2(hook: Hook, result: Any, args: Any, kwargs: Any) -> None:
-    batch_result = hook.argument(args, kwargs)
-    cycle = next((n for ref, n in JOB.results if ref() is batch_result), None)
-    other = getattr(batch_result, "num_non_draft_tokens_per_req", 1)
-    bonus = other if type(other) is int else 1
-    for name in ("num_correct_drafts_per_req_cpu", "accept_length_per_req_cpu"):
-        drafts = getattr(batch_result, name, None)
-        if isinstance(drafts, list):
-            ranges.record_accept(cycle, [number + bonus for number in drafts])
-            return
+    index = hook.index
+    outcome = args[index] if index < len(args) else hook.argument(args, kwargs)
+    drafts = getattr(outcome, "num_correct_drafts_per_req_cpu", None)
+    if drafts is None:
+        drafts = getattr(outcome, "accept_length_per_req_cpu", None)
+    if isinstance(drafts, list):
+        results = JOB.results
+        # They come in the order of their cycles.
+        if results and results[0][0]() is outcome:
+            cycle = results.popleft()[1]
+        else:
+            cycle = next((number for of, number in results if of() is outcome), None)
+        other = getattr(outcome, "num_non_draft_tokens_per_req", 1)
+        ranges.record_drafts(cycle, drafts, other if type(other) is int else 1)
 
 
 def _vllm_lengths(hook: Hook, result: Any, args: Any, kwargs: Any) -> None:
@@ -412,7 +516,8 @@ def _transformers_lengths(hook: Hook, result: Any, args: Any, kwargs: Any) -> No
     ranges.record_accept(JOB.here.cycle, [int(matches) + 1])
 
 
-_LENGTHS: dict[str, Callable[[Any, Any, Any, Any], None]] = {
+LengthsReader = Callable[["Hook", Any, Any, Any], None]
+_LENGTHS: dict[str, LengthsReader] = {
     "sglang_v1": _sglang_v1,
     "sglang_v2": _sglang_v2,
     "vllm": _vllm_lengths,
@@ -424,39 +529,26 @@ LENGTHS = frozenset(_LENGTHS)
 # ---------------------------------------------------------------- ranges
 
 
-def _fields(hook: Hook, argument: Any, args: Any) -> dict[str, int | None]:
+def _look_at(hook: Hook, here: Here, argument: Any, args: Any) -> None:
+    """Batch, k and rank of the cycle that begins, where somebody hears of them."""
+    if not ranges.is_heard():
+        here.batch = here.k = here.rank = None
+        return
     owner = args[0] if args else None
-    return {
-        "batch": hook.batch(argument, owner),
-        "k": hook.k(argument, owner),
-        "rank": JOB.world_rank(),
-    }
+    here.batch = hook.batch(argument, owner)
+    here.k = hook.k(argument, owner)
+    here.rank = JOB.world_rank()
 
 
-def _opened(stage: str, **fields: int | None) -> Opened:
-    here = JOB.here
-    opened = _entered(ranges.stage(stage, cycle=here.cycle, **{**here.fields, **fields}))
+def _opened(here: Here, stage: str, step: int | None = None, tokens: int | None = None) -> Opened:
+    values = (here.cycle, step, here.batch, tokens, here.k, here.rank, None)
+    opened = ranges.open_stage(stage, values)
     here.stages.append(stage)
-
-    def restore() -> None:
-        here.stages.pop()
-
-    return opened, restore
+    return opened, _end_of_stage
 
 
-def _entered(manager: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-    manager.__enter__()
-    return manager
-
-
-def _leave(opened: Opened) -> None:
-    manager, restore = opened
-    try:
-        if manager is not None:
-            manager.__exit__(None, None, None)
-    finally:
-        if restore is not None:
-            restore()
+def _end_of_stage(here: Here) -> None:
+    here.stages.pop()
 
 
 def forget() -> None:
@@ -464,3 +556,4 @@ def forget() -> None:
     global JOB
     numbered, JOB = JOB.numbered, Job()
     JOB.numbered = numbered
+    LOCAL.here = Here()

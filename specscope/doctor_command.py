@@ -12,7 +12,7 @@ import click
 
 from specscope import exits
 from specscope.dashboards.safe_text import clean
-from specscope.profiler import attach, attach_report, hook_table
+from specscope.profiler import attach, attach_report, hook_table, roles
 from specscope.profiler.attach_report import PATCHED, SKIPPED
 from specscope.traces.errors import TraceFormatError
 
@@ -55,6 +55,7 @@ def lines(report: dict[str, Any], *, everything: bool) -> list[str]:
         off = "" if hook["live"] else ", switched off"
         calls = f"{hook['fired']} call{'s' if hook['fired'] > 1 else ''}"
         out.append(f"  {_what(hook):13} {hook['target']}: {calls}{fault}{off}")
+    out += _own_time(fired)
     out += _not_active(patched, everything)
     skipped = [hook for hook in hooks if hook["state"] == SKIPPED]
     loud = [hook for hook in skipped if "(seen in" not in hook["reason"]]
@@ -102,6 +103,13 @@ def environment(*, as_json: bool) -> int:
     if not facts["packages"]["wrapt"]:
         click.echo("off           wrapt is missing: pip install 'specscope[server]'")
     return exits.DONE
+
+
+def _own_time(fired: list[dict[str, Any]]) -> list[str]:
+    """What the hooks themselves take of a cycle; an estimate from the calls that were timed."""
+    cycles = sum(hook["fired"] for hook in fired if hook["role"] in roles.NUMBERING)
+    own = sum(hook.get("own_ns", 0) for hook in fired)
+    return [f"  own time      {own / cycles / 1000:.0f} us a cycle"] if cycles and own else []
 
 
 def _not_active(patched: list[dict[str, Any]], everything: bool) -> list[str]:

@@ -26,6 +26,11 @@ class Record:
     def stage(self, name: str, **fields: Any) -> Any:
         return _Range(self, name, {k: v for k, v in fields.items() if v is not None})
 
+    def open_stage(self, name: str, values: tuple[int | None, ...]) -> Any:
+        opened = self.stage(name, **dict(zip(grammar.FIELDS.values(), values, strict=True)))
+        opened.__enter__()
+        return opened
+
     @property
     def stages(self) -> list[str]:
         return [name for name, _ in self.opened]
@@ -51,13 +56,18 @@ class _Range:
 @pytest.fixture
 def record(monkeypatch: pytest.MonkeyPatch) -> Record:
     out = Record()
-    monkeypatch.setattr(ranges, "stage", out.stage)
-    monkeypatch.setattr(ranges, "is_heard", lambda: True)
-    monkeypatch.setattr(ranges, "cycle_range", lambda **fields: out.stage(grammar.CYCLE, **fields))
+    monkeypatch.setattr(ranges, "open_stage", out.open_stage)
+    monkeypatch.setattr(ranges.STATE, "heard", True)
+    monkeypatch.setattr(type(ranges.STATE), "settle", lambda state: None)
     monkeypatch.setattr(
         ranges,
         "record_accept",
         lambda cycle, lengths: out.accepted.append((cycle, list(lengths))),
+    )
+    monkeypatch.setattr(
+        ranges,
+        "record_drafts",
+        lambda cycle, drafts, bonus: out.accepted.append((cycle, [n + bonus for n in drafts])),
     )
     return out
 

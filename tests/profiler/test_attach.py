@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import specscope
-from specscope.profiler import attach, hooks, patching, ranges, roles
+from specscope.profiler import attach, emit_torch, hooks, patching, ranges, roles
 from specscope.profiler.attach import Attachment, install
 from tests.profiler.conftest import Engine, Record
 
@@ -162,10 +162,8 @@ def test_nothing_happens_outside_a_numbered_cycle(engine: Engine, record: Record
 def test_nothing_happens_while_a_graph_is_captured(
     engine: Engine, record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cuda = types.SimpleNamespace(
-        is_initialized=lambda: True, is_current_stream_capturing=lambda: True
-    )
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))  # type: ignore[arg-type]
+    cuda: Any = types.SimpleNamespace(is_current_stream_capturing=lambda: True)
+    monkeypatch.setattr(emit_torch.CUDA, "module", cuda)
     attachment = install()
     engine.eagle.EAGLEWorkerV2().forward_batch_generation(engine.eagle.Batch())
     assert record.stages == []
@@ -178,20 +176,26 @@ def test_stages_that_nobody_hears_are_counted_all_the_same(
     attachment = install()
     worker = engine.eagle.EAGLEWorkerV2()
     worker.forward_batch_generation(engine.eagle.Batch())
-    monkeypatch.setattr(ranges, "is_heard", lambda: False)
+    monkeypatch.setattr(ranges.STATE, "heard", False)
     record.opened.clear()
     worker.forward_batch_generation(engine.eagle.Batch())
-    assert record.stages == ["cycle"]  # its number goes on
+    assert record.stages == []
     assert row(attachment, "EAGLEWorkerV2.verify")["fired"] == 2
+    monkeypatch.setattr(ranges.STATE, "heard", True)
+    worker.forward_batch_generation(engine.eagle.Batch())
+    assert record.of("cycle")["cycle"] == 2  # the number went on
 
 
 def test_a_compiled_function_sees_only_the_original(
     engine: Engine, record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install()
+    forward = engine("sglang.srt.managers.tp_worker").TpModelWorker().forward_batch_generation
+    forward(engine.eagle.Batch())
+    assert record.stages == ["decode"]
     monkeypatch.setattr(hooks, "is_compiling", lambda: True)
-    engine.eagle.EAGLEWorkerV2().forward_batch_generation(engine.eagle.Batch())
-    assert record.stages == []
+    forward(engine.eagle.Batch())
+    assert record.stages == ["decode"]
 
 
 # ---------------------------------------------------------------- never in the way

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import specscope
 from specscope.profiler import emit_torch, ranges
@@ -124,6 +126,24 @@ def test_events_are_used_again(sampler: Sampler, gpu: Gpu) -> None:
     for number in range(200):
         cycle(sampler, gpu, number)
     assert len(made) <= 12
+
+
+@given(every=st.integers(1, 4), lags=st.lists(st.integers(0, 4), min_size=8, max_size=40))
+def test_events_that_are_used_again_give_the_spans_of_new_ones(every: int, lags: list[int]) -> None:
+    """The GPU lags by some cycles; a pooled event must not be recorded while it is needed."""
+
+    def spans(*, pooled: bool) -> list[Row]:
+        gpu, rows = Gpu(), list[Row]()
+        sampler = Sampler(every, lambda: gpu.Event(enable_timing=True), rows.append, thread=1)
+        for number, lag in enumerate(lags):
+            if not pooled:
+                sampler._free.clear()
+            stage(sampler, gpu, "draft", number, 200 + number)
+            stage(sampler, gpu, "verify", number, 700 + number)
+            gpu.host_us = max(gpu.host_us, gpu.busy_until_us - 900 * lag) + 50
+        return sorted(rows, key=lambda row: (row.cycle or 0, row.start_ns, row.row))
+
+    assert spans(pooled=True) == spans(pooled=False)
 
 
 def test_borders_that_touch_share_an_event_but_never_hide_a_stage(gpu: Gpu) -> None:

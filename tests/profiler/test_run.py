@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -306,6 +307,7 @@ def test_doctor_shows_what_was_active_and_what_not(site: Path, tmp_path: Path) -
     assert f"EAGLEWorkerV2.verify: {CYCLES} calls" in done.stdout
     assert "TpModelWorker.forward_batch_generation: 3 calls" in done.stdout
     assert "targets of other versions" in done.stdout
+    assert re.search(r"own time +\d+ us a cycle", done.stdout)
     assert "attach-broken-1.json" in done.stderr
     everything = ran(SPECSCOPE, "doctor", str(log), "--all", env=environment(site)).stdout
     assert "seen in 0.4.6.post5 - 0.5.2; this is 0.5.23" in everything
