@@ -21,7 +21,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from specscope.profiler import attach_report, hook_table, hooks, masking, patching, ranges, roles
+from specscope.profiler import (
+    attach_report,
+    hook_table,
+    hooks,
+    masking,
+    metrics,
+    patching,
+    ranges,
+    roles,
+    settings,
+)
 from specscope.profiler.attach_report import PATCHED, SKIPPED, WAITING
 from specscope.profiler.hook_table import Target
 from specscope.profiler.hooks import Hook
@@ -67,6 +77,7 @@ class Attachment:
         self._found_finder = False
         self._log = log
         self._listening = ""  # nothing, "ranges", or "log"
+        self._chosen: dict[str, Any] | None = None  # by the environment
 
     # ------------------------------------------------------------ on
 
@@ -74,6 +85,8 @@ class Attachment:
         """Hook what is imported, wait for the rest."""
         import wrapt
 
+        metrics.SOURCES.hooks = self._hooks_at_work
+        metrics.SOURCES.hook_ns = getattr(hooks, "own_ns", None)
         by_module: dict[str, list[Entry]] = defaultdict(list)
         for entry in self.entries:
             by_module[entry.target.module].append(entry)
@@ -129,14 +142,18 @@ class Attachment:
 
         Emitters that are on already were configured by the process itself and stay so.
         """
+        if self._chosen is None:
+            self._chosen = settings.chosen(os.environ)
         folder = self._log if log else None
-        wanted = "log" if folder is not None else "ranges"
+        port = self._chosen.get("metrics") if log else None
+        wanted = "log" if folder is not None or port is not None else "ranges"
         if self._listening in ("log", wanted) or (not self._listening and ranges.is_enabled()):
             return
         self._listening = wanted
         version = engine_version(engine)
         try:
-            ranges.configure(ranges.Config(log=folder, engine=engine, engine_version=version))
+            config = ranges.Config(log=folder, engine=engine, engine_version=version)
+            ranges.configure(settings.applied(config, {**self._chosen, "metrics": port}))
             ranges.enable()
         except Exception as error:
             LOG.warning("no ranges: %s", error)
@@ -166,6 +183,11 @@ class Attachment:
         return reason
 
     # ------------------------------------------------------------ while it runs
+
+    def _hooks_at_work(self) -> tuple[int, int]:
+        """How many hooks were called and are on, and the faults of all; for the metrics."""
+        found = [entry.hook for entry in self.entries]
+        return sum(h.live and h.fired > 0 for h in found), sum(h.faults for h in found)
 
     def _changed(self, hook: Hook) -> None:
         """A hook fired for the first time or often enough to say so, or failed."""
@@ -222,6 +244,7 @@ class Attachment:
             if self._listening:
                 ranges.shutdown()
                 self._listening = ""
+        metrics.SOURCES.hooks = metrics.SOURCES.hook_ns = None
         _forget(self)
         return self._left_over
 
