@@ -30,6 +30,7 @@ from specscope.profiler import (
     patching,
     ranges,
     roles,
+    server_args,
     settings,
 )
 from specscope.profiler.attach_report import PATCHED, SKIPPED, WAITING
@@ -67,7 +68,9 @@ class Attachment:
         self.reason = reason  # why nothing is attached
         self.active = not reason
         self.writer = (
-            attach_report.Writer(log, self.report) if log is not None and self.active else None
+            attach_report.Writer(log, self.report, _write_server_args)
+            if log is not None and self.active
+            else None
         )
         self.entries = [Entry(target, Hook(target, self._changed)) for target in targets]
         self._own = frozenset(target.path for target in targets)
@@ -87,6 +90,7 @@ class Attachment:
 
         metrics.SOURCES.hooks = self._hooks_at_work
         metrics.SOURCES.hook_ns = getattr(hooks, "own_ns", None)
+        metrics.SOURCES.ranks = server_args.ranks_before
         by_module: dict[str, list[Entry]] = defaultdict(list)
         for entry in self.entries:
             by_module[entry.target.module].append(entry)
@@ -244,7 +248,8 @@ class Attachment:
             if self._listening:
                 ranges.shutdown()
                 self._listening = ""
-        metrics.SOURCES.hooks = metrics.SOURCES.hook_ns = None
+        metrics.SOURCES.hooks = metrics.SOURCES.hook_ns = metrics.SOURCES.ranks = None
+        server_args.forget()
         _forget(self)
         return self._left_over
 
@@ -311,6 +316,10 @@ def engine_version(engine: str) -> str:
     """The version of an engine that is imported, else nothing."""
     version = getattr(sys.modules.get(engine), "__version__", None)
     return str(version) if version is not None else ""
+
+
+def _write_server_args(folder: Path) -> None:
+    server_args.write(folder, engine_version)
 
 
 # ---------------------------------------------------------------- one a process
@@ -393,7 +402,9 @@ def _after_fork() -> None:
         entry.hook.fired = entry.hook.faults = 0
         entry.hook.fault = ""
     if attachment.writer is not None:
-        attachment.writer = attach_report.Writer(attachment.writer.folder, attachment.report)
+        attachment.writer = attach_report.Writer(
+            attachment.writer.folder, attachment.report, _write_server_args
+        )
 
 
 def _finish_child(attachment: Attachment) -> None:

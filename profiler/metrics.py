@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from . import ranks
 from .cycle_log_rows import Row
 from .grammar import STAGES
 from .metrics_tally import Histogram, Tally
@@ -91,7 +91,8 @@ class Exporter:
             return
         self._lost = lost
         if self._server is None:
-            known = rank if rank is not None else distributed_rank()
+            world = ranks.distributed() if rank is None else None
+            known = world[0] if world is not None else rank
             if known is not None or self._last:
                 self._open(known)
         elif self._last and time.monotonic() - self._last > SETTLE_SECONDS:
@@ -270,14 +271,3 @@ def _asked(source: Callable[[], T] | None) -> T | None:
         return source() if source is not None else None
     except Exception:
         return None
-
-
-def distributed_rank() -> int | None:
-    """The rank in torch.distributed, where the engine has begun it; nothing is imported."""
-    distributed: Any = sys.modules.get("torch.distributed")
-    try:
-        if distributed is not None and distributed.is_available() and distributed.is_initialized():
-            return int(distributed.get_rank())
-    except Exception:
-        return None  # it is being set up or taken down
-    return None

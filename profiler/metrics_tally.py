@@ -113,8 +113,11 @@ class Tally:
             if cycle is None or number != cycle.number or number is None:
                 self._close(thread)
                 cycle = thread.open = _Cycle(number, start, batch)
-            elif start < cycle.start:
-                cycle.start = start
+            else:
+                if start < cycle.start:  # noqa: PLR1730 - a call costs more
+                    cycle.start = start
+                if batch is not None:
+                    cycle.batch = batch
             gpu = 0
             if gpu_end is not None and gpu_start is not None:
                 gpu = gpu_end - gpu_start
