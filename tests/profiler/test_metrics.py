@@ -486,7 +486,7 @@ def test_a_server_on_a_port_in_use_serves_and_says_so_once(tmp_path: Path) -> No
     other = metrics.Exporter(port)
     other.poll(0, {})
     served = Served(tmp_path, "--metrics", str(port))
-    time.sleep(1.0)
+    time.sleep(3.0)  # rows wait a second, the port is asked for with the first ones
     code, errors = served.ended()
     other.close()
     assert code == 0
