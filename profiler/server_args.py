@@ -151,23 +151,39 @@ class _Plain:
             return _cut(str(value), LONGEST_TEXT)
         if depth >= DEEPEST or self._left <= 0:
             return "..."
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            names = [field.name for field in dataclasses.fields(value)]
-            return self._named([(name, getattr(value, name, None)) for name in names], depth)
+        names = () if isinstance(value, type) else _field_names(value)
+        if names:
+            pairs = [(name, getattr(value, name, None)) for name in names]
+            return {name: self._named(name, one, depth) for name, one in pairs}
         if isinstance(value, Mapping):
-            return self._named(list(value.items())[:MOST_ITEMS], depth)
+            items = list(value.items())[:MOST_ITEMS]
+            return {
+                _cut(str(key), LONGEST_REPR): self._named(str(key), one, depth)
+                for key, one in items
+            }
         if isinstance(value, (list, tuple, Set)):
-            items = [self.of(item, depth + 1) for item in list(value)[:MOST_ITEMS]]
-            return masking.command(items) if _is_command(items) else items
+            listed = [self.of(item, depth + 1) for item in list(value)[:MOST_ITEMS]]
+            return masking.command(listed) if _is_command(listed) else listed
         return _shown(value)
 
-    def _named(self, pairs: list[tuple[Any, Any]], depth: int) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        for key, value in pairs:
-            name = _cut(str(key), LONGEST_REPR)
-            secret = masking.is_secret_name(str(key)) and value
-            out[name] = masking.MASK if secret else self.of(value, depth + 1)
-        return out
+    def _named(self, name: str, value: Any, depth: int) -> Any:
+        # Ids of the vocabulary (`bos_token_id`) are no secrets.
+        is_word = type(value) is int and name.endswith("token_id")
+        if value and masking.is_secret_name(name) and not is_word:
+            return masking.MASK
+        return self.of(value, depth + 1)
+
+
+def _field_names(value: Any) -> tuple[str, ...]:
+    """The fields of a dataclass, a msgspec Struct (SGLang 0.5.23) or a pydantic model."""
+    kind = type(value)
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    for attribute in ("__struct_fields__", "model_fields"):
+        names = getattr(kind, attribute, None)
+        if isinstance(names, (tuple, dict)):
+            return tuple(map(str, names))
+    return ()
 
 
 def _is_command(items: list[Any]) -> bool:

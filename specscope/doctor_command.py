@@ -111,8 +111,10 @@ def _not_active(patched: list[dict[str, Any]], everything: bool) -> list[str]:
     for engine in sorted({hook["engine"] for hook in patched}):
         idle = [hook for hook in patched if hook["engine"] == engine and not hook["fired"]]
         if everything or engine in at_work:
-            # Warm-up is over in silence; that its guard is there is no news.
-            named = [hook for hook in idle if everything or hook["role"] != "quiet"]
+            # Warm-up is over in silence; that its guard is there is no news. Arguments are
+            # read where the engine keeps them.
+            silent = ("quiet", "server_args")
+            named = [hook for hook in idle if everything or hook["role"] not in silent]
             out += [f"  not active    {hook['target']}: never called" for hook in named]
         else:
             out.append(f"  not active    {engine}: none of its {len(idle)} hooks was called")
