@@ -7,11 +7,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from typing import Any
 
 from tests.shared import needed
-
-parser: Any = needed("prometheus_client.parser")
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -40,7 +37,8 @@ def page(port: int) -> str:
 
 
 def parsed(text: str) -> Samples:
-    """Every sample of a page, by name and labels."""
+    """Every sample of a page, by name and labels; skips where prometheus-client is missing."""
+    parser = needed("prometheus_client.parser")
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in parser.text_string_to_metric_families(text)

@@ -23,7 +23,9 @@ from specscope.profiler.cycle_log_rows import REASONS
 from tests.profiler import toys
 from tests.profiler.scraping import Samples, free_ports, page, parsed, scraped, value
 from tests.profiler.test_cycle_log import put_slowly, rows_of
+from tests.shared import needed
 
+needed("prometheus_client")
 SPECSCOPE = str(Path(sys.executable).parent / "specscope")
 
 
