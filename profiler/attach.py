@@ -89,7 +89,10 @@ class Attachment:
         import wrapt
 
         metrics.SOURCES.hooks = self._hooks_at_work
-        metrics.SOURCES.hook_ns = getattr(hooks, "own_ns", None)
+        metrics.SOURCES.hook_ns = next(
+            (found for room in (hooks, roles, ranges) if (found := getattr(room, "own_ns", None))),
+            None,
+        )
         metrics.SOURCES.ranks = server_args.ranks_before
         by_module: dict[str, list[Entry]] = defaultdict(list)
         for entry in self.entries:

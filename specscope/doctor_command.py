@@ -55,6 +55,9 @@ def lines(report: dict[str, Any], *, everything: bool) -> list[str]:
         off = "" if hook["live"] else ", switched off"
         calls = f"{hook['fired']} call{'s' if hook['fired'] > 1 else ''}"
         out.append(f"  {_what(hook):13} {hook['target']}: {calls}{fault}{off}")
+    page = report.get("emitters", {}).get("metrics", {})
+    if page.get("active"):
+        out.append(f"  metrics       http://127.0.0.1:{page['port']}/metrics")
     out += _not_active(patched, everything)
     skipped = [hook for hook in hooks if hook["state"] == SKIPPED]
     loud = [hook for hook in skipped if "(seen in" not in hook["reason"]]

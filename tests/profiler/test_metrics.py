@@ -470,6 +470,17 @@ def test_specscope_run_serves_metrics_of_a_server(tmp_path: Path) -> None:
         assert value(found, "specscope_stage_seconds_count", **labels) == 40
 
 
+def test_doctor_says_where_the_page_of_a_process_is(tmp_path: Path) -> None:
+    port, log = free_ports(1), tmp_path / "log"
+    served = Served(tmp_path, "--metrics", str(port), "--log", str(log))
+    scraped(port, has("specscope_accept_length_count", 80, rank=""))
+    assert served.ended() == (0, "")
+    done = subprocess.run(
+        [SPECSCOPE, "doctor", str(log)], capture_output=True, text=True, check=True
+    )
+    assert f"  metrics       http://127.0.0.1:{port}/metrics\n" in done.stdout
+
+
 def test_options_of_specscope_run_reach_the_server(tmp_path: Path) -> None:
     log = tmp_path / "log"
     options = ["--log", str(log), "--events-every", "0", "--nvtx", "off", "--no-torch"]
