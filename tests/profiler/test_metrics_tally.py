@@ -206,9 +206,10 @@ def test_buckets_reach_from_50_us_to_a_second() -> None:
 
 
 def hostile() -> Iterator[Row]:
-    """Threads without end, cycles without end, and one cycle that never ends."""
+    """Threads without end; then cycles without end, and one cycle that never ends."""
     for n in range(3_000):
         yield row("verify", n, n + 1, n, thread=n)
+    for n in range(3_000):
         yield row("verify", 10 * n, 10 * n + 5, n, thread=-1)
         yield row("draft", 10 * n, 10 * n + 5, 1, thread=-2)
 
