@@ -101,6 +101,32 @@ FIGURES: Final[dict[str, tuple[str, str, str]]] = {
         "print(best(write) / 1000)",
         "",
     ),
+    "metrics row": (
+        "cycles of four stages and eight accept lengths counted for the metrics, a row",
+        "from specscope.profiler.metrics_tally import Tally\n"
+        "from specscope.profiler.cycle_log_rows import Row\n"
+        "rows = []\n"
+        "for i in range(200):\n"
+        "    v = (i, None, 8, 32, 3, None, None); at = i * 6_000_000\n"
+        "    rows += [Row.of(s, v, at + j * 10**6, at + j * 10**6 + 900_000, 1) for j, s in"
+        " enumerate(('draft', 'verify', 'accept', 'draft_extend'))]\n"
+        "    rows += [Row.of('cycle', v, at, at + 5_000_000, 1), Row.accept(i, [2] * 8, at, 1)]\n"
+        "n = 20\n"
+        "def count(n):\n"
+        "    tally = Tally()\n"
+        "    for i in range(n): tally.take(rows)\n"
+        "print(best(count) / len(rows))",
+        "",
+    ),
+    "log, metrics": (
+        "a row of the log where metrics are on as well",
+        "n = min(n, 10_000); on(log=Path(sys.argv[1]), metrics=29_477, rank=0, nvtx='off',"
+        " torch=False, events_every=0)\n"
+        "found = best(fields, 0.1 if n < 5_000 else 1.2)\n"
+        "if n > 5_000: assert r.emitters_report()['metrics']['active']\n"
+        "print(found); r.shutdown()",
+        "prometheus_client",
+    ),
     "import": (
         "import specscope.profiler",
         "raise SystemExit",

@@ -21,7 +21,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from specscope.profiler import attach_report, hook_table, hooks, masking, patching, ranges, roles
+from specscope.profiler import (
+    attach_report,
+    hook_table,
+    hooks,
+    masking,
+    metrics,
+    patching,
+    ranges,
+    roles,
+    server_args,
+    settings,
+)
 from specscope.profiler.attach_report import PATCHED, SKIPPED, WAITING
 from specscope.profiler.hook_table import Target
 from specscope.profiler.hooks import Hook
@@ -57,7 +68,9 @@ class Attachment:
         self.reason = reason  # why nothing is attached
         self.active = not reason
         self.writer = (
-            attach_report.Writer(log, self.report) if log is not None and self.active else None
+            attach_report.Writer(log, self.report, _write_server_args)
+            if log is not None and self.active
+            else None
         )
         self.entries = [Entry(target, Hook(target, self._changed)) for target in targets]
         self._own = frozenset(target.path for target in targets)
@@ -67,6 +80,8 @@ class Attachment:
         self._found_finder = False
         self._log = log
         self._listening = ""  # nothing, "ranges", or "log"
+        self._chosen: dict[str, Any] | None = None  # by the environment
+        self._own_ns = 0
 
     # ------------------------------------------------------------ on
 
@@ -74,6 +89,9 @@ class Attachment:
         """Hook what is imported, wait for the rest."""
         import wrapt
 
+        metrics.SOURCES.hooks = self._hooks_at_work
+        metrics.SOURCES.hook_ns = self.own_ns
+        metrics.SOURCES.ranks = server_args.ranks_before
         by_module: dict[str, list[Entry]] = defaultdict(list)
         for entry in self.entries:
             by_module[entry.target.module].append(entry)
@@ -129,14 +147,18 @@ class Attachment:
 
         Emitters that are on already were configured by the process itself and stay so.
         """
+        if self._chosen is None:
+            self._chosen = settings.chosen(os.environ)
         folder = self._log if log else None
-        wanted = "log" if folder is not None else "ranges"
+        port = self._chosen.get("metrics") if log else None
+        wanted = "log" if folder is not None or port is not None else "ranges"
         if self._listening in ("log", wanted) or (not self._listening and ranges.is_enabled()):
             return
         self._listening = wanted
         version = engine_version(engine)
         try:
-            ranges.configure(ranges.Config(log=folder, engine=engine, engine_version=version))
+            config = ranges.Config(log=folder, engine=engine, engine_version=version)
+            ranges.configure(settings.applied(config, {**self._chosen, "metrics": port}))
             ranges.enable()
         except Exception as error:
             LOG.warning("no ranges: %s", error)
@@ -167,6 +189,11 @@ class Attachment:
 
     # ------------------------------------------------------------ while it runs
 
+    def _hooks_at_work(self) -> tuple[int, int]:
+        """How many hooks were called and are on, and the faults of all; for the metrics."""
+        found = [entry.hook for entry in self.entries]
+        return sum(h.live and h.fired > 0 for h in found), sum(h.faults for h in found)
+
     def _changed(self, hook: Hook) -> None:
         """A hook fired for the first time or often enough to say so, or failed."""
         try:
@@ -187,6 +214,12 @@ class Attachment:
                     self._hook_overrides(entry)
                 elif entry.state == WAITING and module is not None and not _half(module):
                     self._hook(entry, module)
+
+    def own_ns(self) -> int:
+        """What the hooks themselves have taken so far, estimated; it never falls."""
+        estimate = sum(entry.hook.own_ns for entry in self.entries)
+        self._own_ns = max(self._own_ns, estimate)
+        return self._own_ns
 
     def report(self) -> dict[str, Any]:
         """What is attached, as written to the log folder. Secrets are masked."""
@@ -222,6 +255,8 @@ class Attachment:
             if self._listening:
                 ranges.shutdown()
                 self._listening = ""
+        metrics.SOURCES.hooks = metrics.SOURCES.hook_ns = metrics.SOURCES.ranks = None
+        server_args.forget()
         _forget(self)
         return self._left_over
 
@@ -289,6 +324,10 @@ def engine_version(engine: str) -> str:
     """The version of an engine that is imported, else nothing."""
     version = getattr(sys.modules.get(engine), "__version__", None)
     return str(version) if version is not None else ""
+
+
+def _write_server_args(folder: Path) -> None:
+    server_args.write(folder, engine_version)
 
 
 # ---------------------------------------------------------------- one a process
@@ -366,13 +405,16 @@ def _after_fork() -> None:
     if attachment is None:
         return
     roles.forget()
+    attachment._own_ns = 0
     attachment._lock = threading.RLock()
     for entry in attachment.entries:
         entry.hook.fired = entry.hook.faults = 0
         entry.hook.timed_calls = entry.hook.timed_ns = 0
         entry.hook.fault = ""
     if attachment.writer is not None:
-        attachment.writer = attach_report.Writer(attachment.writer.folder, attachment.report)
+        attachment.writer = attach_report.Writer(
+            attachment.writer.folder, attachment.report, _write_server_args
+        )
 
 
 def _finish_child(attachment: Attachment) -> None:

@@ -32,9 +32,15 @@ PATCHED, SKIPPED, WAITING = "patched", "skipped", "not imported"
 class Writer:
     """Writes the report of this process when something in it has changed."""
 
-    def __init__(self, folder: Path, make: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        make: Callable[[], dict[str, Any]],
+        beside: Callable[[Path], object] | None = None,
+    ) -> None:
         self.folder = folder
         self._make = make
+        self.beside = beside  # writes what else belongs to the process
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._again = False
@@ -75,6 +81,13 @@ class Writer:
             except Exception as error:
                 self._gave_up = True
                 LOG.warning("no attach report in %s: %s", self.folder, error)
+                return
+            try:
+                if self.beside is not None:
+                    self.beside(self.folder)
+            except Exception as error:
+                self.beside = None
+                LOG.warning("no server arguments in %s: %s", self.folder, error)
 
 
 def identity() -> dict[str, Any]:

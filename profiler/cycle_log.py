@@ -21,8 +21,9 @@ from time import perf_counter_ns
 from typing import Any, Final
 
 from . import cycle_log_writer
-from .cycle_log_rows import Row, Seen, SeenAccept
+from .cycle_log_rows import REASONS, Row, Seen, SeenAccept
 from .cycle_log_writer import Identity, Pieces
+from .metrics import Exporter
 
 POLL_SECONDS: Final = 0.1
 # Accept lengths kept of one cycle.
@@ -35,7 +36,7 @@ _logger = logging.getLogger("specscope")
 class LogConfig:
     """Where the log goes and how large it may become, for each process."""
 
-    folder: Path
+    folder: Path | None  # None: no files, for the metrics alone
     rank: int | None = None  # else the environment's RANK
     world_size: int | None = None
     queue_rows: int = 20_000
@@ -56,8 +57,13 @@ class CycleLog:
         *,
         put_bytes: Callable[[int, Any], int] = os.write,
         poll_seconds: float = POLL_SECONDS,
+        metrics: Exporter | None = None,
+        at_end: Callable[[], None] | None = None,
     ) -> None:
         self._config = config
+        self._metrics = metrics
+        self._at_end = at_end  # for when there is nothing left to write for
+        self._files = config.folder is not None
         self._put_bytes = put_bytes
         self._poll_seconds = poll_seconds
         self._rows: deque[Row | Seen | SeenAccept] = deque()
@@ -75,16 +81,18 @@ class CycleLog:
 
     def start(self) -> bool:
         """Import what writing needs, try the folder, start the writer; False when it is off."""
+        folder = self._config.folder
         try:
-            cycle_log_writer.prepare()
-            self._config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not os.access(self._config.folder, os.W_OK | os.X_OK):
-                raise PermissionError(13, "permission denied")
+            if folder is not None:
+                cycle_log_writer.prepare()
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if not os.access(folder, os.W_OK | os.X_OK):
+                    raise PermissionError(13, "permission denied")
         except Exception as error:
-            self._fail(error, ())
-            return False
-        self._start_thread()
-        return True
+            self._fail(error, (), files_only=True)
+        if not self._dead:
+            self._start_thread()
+        return not self._dead
 
     @property
     def is_on(self) -> bool:
@@ -135,6 +143,8 @@ class CycleLog:
         if thread is not None and thread.is_alive():
             thread.join(timeout)
         self._dead = True
+        if self._metrics is not None:
+            self._metrics.close()
 
     def after_fork(self) -> None:
         """In a forked child: nothing of the parent's is written, a log of its own begins."""
@@ -147,14 +157,16 @@ class CycleLog:
         self._pieces = None
         self._thread = None
         self._started_ns = time.time_ns()
+        if self._metrics is not None:
+            self._metrics.after_fork()
 
     def report(self) -> dict[str, Any]:
         """What was written and what was lost."""
         pieces = self._pieces
         path = pieces.path if pieces else None
         return {
-            "active": self.is_on,
-            "folder": str(self._config.folder),
+            "active": self.is_on and self._files,
+            "folder": str(self._config.folder) if self._config.folder is not None else None,
             "file": str(path) if path else None,
             "rows": pieces.rows if pieces else 0,
             "bytes": pieces.size if pieces else 0,
@@ -185,6 +197,7 @@ class CycleLog:
         try:
             while not self._dead:
                 stopping = self._stop.wait(self._poll_seconds)
+                self._poll_metrics()
                 now = time.monotonic()
                 waiting = len(self._rows)
                 if (
@@ -211,6 +224,32 @@ class CycleLog:
         return [_row(self._rows.popleft()) for _ in range(size)]
 
     def _write(self, rows: list[Row]) -> None:
+        if self._metrics is not None:
+            self._metrics.take(rows)
+        if not self._files:
+            if self._config.folder is not None:
+                self._lose("write_failed", len(rows))
+            return
+        try:
+            self._write_files(rows)
+        except Exception as error:
+            self._fail(error, rows, files_only=True)
+
+    def _poll_metrics(self) -> None:
+        if self._metrics is None:
+            return
+        with self._lock:
+            lost = {reason: self._lost[reason] for reason in self._reasons()}
+        self._metrics.poll(self._identity().rank, lost)
+        if self._config.folder is None and not self._metrics.is_on:
+            self._dead = True
+            if self._at_end is not None:
+                self._at_end()
+
+    def _reasons(self) -> tuple[str, ...]:
+        return REASONS if self._config.folder is not None else ("queue_full",)
+
+    def _write_files(self, rows: list[Row]) -> None:
         pieces = self._pieces
         if pieces is None or pieces.identity != self._identity():
             if pieces is not None:
@@ -230,7 +269,7 @@ class CycleLog:
         pieces = self._pieces
         with self._lock:
             lost = self._lost.copy()
-        if pieces is None or not lost:
+        if pieces is None or not lost or not self._files:
             return
         if lost == self._told and pieces.path == self._told_in:
             return
@@ -252,6 +291,7 @@ class CycleLog:
         )
 
     def _new_pieces(self, before: Pieces | None) -> Pieces:
+        assert self._config.folder is not None
         return Pieces(
             self._config.folder,
             self._identity(),
@@ -261,22 +301,31 @@ class CycleLog:
             before=before,
         )
 
-    def _fail(self, error: BaseException, rows: list[Row] | tuple[()]) -> None:
-        """The log ends; the server does not notice."""
-        self._dead = True
+    def _fail(
+        self, error: BaseException, rows: list[Row] | tuple[()], *, files_only: bool = False
+    ) -> None:
+        """The log ends; the server does not notice. Metrics can do without its files."""
         self._error = f"{type(error).__name__}: {error}"[:300]
+        self._files = False
         waiting = len(rows)
-        while True:
-            try:
-                self._rows.popleft()
-            except IndexError:
-                break
-            waiting += 1
+        if not files_only or self._metrics is None:
+            self._dead = True
+            waiting += self._drained()
         if waiting:
             self._lose("write_failed", waiting)
         if self._pieces is not None:
             self._pieces.abandon()
         _logger.warning("specscope: the cycle log is off: %s", self._error)
+
+    def _drained(self) -> int:
+        """How many rows waited; they are gone."""
+        count = 0
+        while True:
+            try:
+                self._rows.popleft()
+            except IndexError:
+                return count
+            count += 1
 
 
 def _row(seen: Row | Seen | SeenAccept) -> Row:

@@ -18,9 +18,16 @@ CANNOT_RUN, NOT_FOUND = 126, 127
 
 
 def environment(
-    base: Mapping[str, str], *, log: Path | None = None, collectives: bool = False
+    base: Mapping[str, str],
+    *,
+    log: Path | None = None,
+    collectives: bool = False,
+    chosen: Mapping[str, object] | None = None,
 ) -> dict[str, str]:
-    """`base` with the start-up hook first on `PYTHONPATH` and specscope's variables."""
+    """`base` with the start-up hook first on `PYTHONPATH` and specscope's variables.
+
+    `chosen` has values for variables of `settings`; what is None leaves the one of `base`.
+    """
     out = dict(base)
     given = base.get("PYTHONPATH", "")
     if given.split(os.pathsep)[0] != str(STARTUP):
@@ -29,6 +36,7 @@ def environment(
         out[LOG_FOLDER] = str(log.absolute())
     if collectives:
         out[COLLECTIVES] = "1"
+    out |= {name: str(value) for name, value in (chosen or {}).items() if value is not None}
     return out
 
 

@@ -16,15 +16,25 @@ _KEY = re.compile(
 )
 # Counts of tokens are no secrets: max_tokens, num_draft_tokens, token_usage end otherwise.
 _INSIDE = (
-    (re.compile(r"(://)[^/\s:@]+:[^/\s@]+@"), rf"\g<1>{MASK}@"),
+    # A password before the host, or a token alone.
+    (re.compile(r"(://)[^/\s@\"']+@"), rf"\g<1>{MASK}@"),
     (re.compile(r"\b(bearer|basic)\s+[\w\-.~+/=]{6,}", re.IGNORECASE), rf"\g<1> {MASK}"),
     (re.compile(r"\b(?:sk|hf|ghp|gho|ghs|xox[abp]|glpat|nvapi)[-_][\w\-]{8,}"), MASK),
     (re.compile(r"\bgithub_pat_\w{8,}"), MASK),
-    (re.compile(r"\bAKIA[0-9A-Z]{12,}"), MASK),
+    (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{12,}"), MASK),
     (re.compile(r"\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*"), MASK),
+    # In quotes it may hold spaces.
     (
         re.compile(
-            r"((?:^|[\s\"'{,;&?])[\w.\-]*?(?:key|token|secret|password|passwd|passphrase|"
+            r"((?:^|[\s\"'{(,;&?])[\w.\-]*?(?:key|token|secret|password|passwd|passphrase|"
+            r"credentials?|authorization)[\"']?\s*[=:]\s*)([\"'])(?:(?!\2).)+\2",
+            re.IGNORECASE,
+        ),
+        rf"\g<1>\g<2>{MASK}\g<2>",
+    ),
+    (
+        re.compile(
+            r"((?:^|[\s\"'{(,;&?])[\w.\-]*?(?:key|token|secret|password|passwd|passphrase|"
             r"credentials?|authorization)[\"']?\s*[=:]\s*[\"']?)([^\s\"',;&}]+)",
             re.IGNORECASE,
         ),

@@ -31,7 +31,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from . import emit_nvtx, emit_torch, grammar
+from . import emit_nvtx, emit_torch, grammar, metrics
 from .cuda_events import Sampler
 from .cycle_log import MOST_LENGTHS, CycleLog, LogConfig
 from .cycle_log_rows import Row, Seen
@@ -55,7 +55,8 @@ class Config:
 
     `nvtx`: `auto`, `package`, `torch` or `off`. `torch`: annotations while a torch profiler is
     on. `events_every`: CUDA events at the stage borders of every so many cycles, 0: never.
-    `log_settings` bounds the log; its folder and rank are those given here.
+    `log_settings` bounds the log; its folder and rank are those given here. `metrics`: for
+    Prometheus on 127.0.0.1, port `metrics` + rank; None: none.
     """
 
     log: Path | None = None
@@ -67,6 +68,7 @@ class Config:
     engine: str = ""
     engine_version: str = ""
     log_settings: LogConfig | None = None
+    metrics: int | None = None
 
 
 class Thread:
@@ -99,6 +101,8 @@ class _State:
         self.nvtx_reason = "not configured"
         self.torch: emit_torch.TorchRanges | None = None
         self.log: CycleLog | None = None
+        self.metrics: metrics.Exporter | None = None
+        self.metrics_reason = ""
         self.events = False
         self.local = _Local()
         self.samplers: list[Sampler] = []
@@ -398,28 +402,46 @@ def configure(config: Config | None = None) -> None:
         state.reasons.clear()
         state.nvtx, state.nvtx_reason = emit_nvtx.find(config.nvtx)
         state.torch = emit_torch.TorchRanges() if config.torch else None
-        if config.log is not None:
+        state.metrics, state.metrics_reason = _exporter(config.metrics)
+        if config.log is not None or state.metrics is not None:
             _open_log(state, config, config.log)
         state.events = state.log is not None and config.events_every > 0
         state.settle()
 
 
-def _open_log(state: _State, config: Config, folder: Path) -> None:
+def _exporter(port: int | None) -> tuple[metrics.Exporter | None, str]:
+    """The page of this process, or why there is none."""
+    if port is None:
+        return None, "no port given"
+    if not metrics.is_installed():
+        reason = "prometheus-client is missing: pip install 'specscope[server]'"
+        _logger.warning("specscope: no metrics: %s", reason)
+        return None, reason
+    return metrics.Exporter(port), ""
+
+
+def _open_log(state: _State, config: Config, folder: Path | None) -> None:
+    def end() -> None:
+        state.log = None
+        state.events = False
+        state.settle()
+
     try:
+        folder = Path(folder) if folder is not None else None
         settings = replace(
-            config.log_settings or LogConfig(Path(folder)),
-            folder=Path(folder),
+            config.log_settings or LogConfig(folder),
+            folder=folder,
             rank=config.rank,
             world_size=config.size,
             engine=config.engine,
             engine_version=config.engine_version,
         )
-        log = CycleLog(settings)
+        log = CycleLog(settings, metrics=state.metrics, at_end=end)
         state.log = log
         if not log.start():
             state.errors["log"] += 1
-            state.reasons["log"] = str(log.report()["error"])
-            state.log = None
+            state.reasons["log"] = state.metrics_reason = str(log.report()["error"])
+            state.log = state.metrics = None
     except Exception as error:
         state.fail("log", error)
 
@@ -486,6 +508,7 @@ def shutdown() -> None:
     state.samplers.clear()
     state.sampled.clear()
     state.nvtx = state.torch = None
+    state.metrics, state.metrics_reason = None, ""
     state.events = False
     state.config = None
     state.settle()
@@ -494,8 +517,9 @@ def shutdown() -> None:
 def emitters_report() -> dict[str, Any]:
     """What listens, what does not and why, and what was lost; plain values."""
     state = STATE
-    log = state.log.report() if state.log is not None else None
     config = state.config
+    has_log = state.log is not None and config is not None and config.log is not None
+    log = state.log.report() if state.log is not None and has_log else None
     return {
         "enabled": state.on,
         "nvtx": {
@@ -515,6 +539,9 @@ def emitters_report() -> dict[str, Any]:
                 "log", "no folder given" if config is None or config.log is None else "closed"
             ),
         },
+        "metrics": state.metrics.report()
+        if state.metrics is not None
+        else {"active": False, "port": None, "reason": state.metrics_reason or "not configured"},
         "cuda_events": {
             "active": state.events,
             "every": config.events_every if config else 0,

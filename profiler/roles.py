@@ -14,6 +14,7 @@
     lengths         reads the accept lengths after the call, on the host
     lengths_before  the same before the call, where the call cuts them at stop tokens
     quiet           warm-up, dummy runs, capture: hooks inside do nothing
+    server_args     remembers the argument, which holds the engine's server arguments
     collective      the enclosing stage again, with the bytes of the message, in a stage only
 
 Rules for all of them: nothing happens while a CUDA graph is captured; a range inside a range
@@ -32,7 +33,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from specscope.profiler import ranges
+from specscope.profiler import ranges, server_args
 from specscope.profiler.emit_torch import CUDA
 
 if TYPE_CHECKING:
@@ -398,6 +399,10 @@ def _collective(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened | None
     return ranges.open_stage(here.stages[-1], values), None
 
 
+def _server_args(hook: Hook, here: Here, args: Any, kwargs: Any) -> None:
+    server_args.remember(hook.target.engine, hook.argument(args, kwargs))
+
+
 Enter = Callable[["Hook", Here, Any, Any], Opened | None]
 _ROLES: dict[str, Enter] = {
     "cycle": _cycle,
@@ -411,6 +416,7 @@ _ROLES: dict[str, Enter] = {
     "lengths_before": _lengths_before,
     "quiet": _quiet,
     "collective": _collective,
+    "server_args": _server_args,
 }
 # Inside the call of a cycle these do nothing but open a range, of which nobody may hear.
 ONLY_RANGES = frozenset({"stage", "target_forward", "draft_forward"})

@@ -37,6 +37,10 @@ class Size(click.ParamType):  # type: ignore[type-arg]
     """A size in bytes: `8M`, `4G`, `500000`."""
 
     name = "size"
+
+    def __init__(self, smallest: int = 1) -> None:
+        self._smallest = smallest
+
     _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -47,6 +51,8 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         size = float(match[1]) * 1024 ** self._POWERS[match[2].lower()] if match else 0
         if not 1 <= size < 2**62:
             self.fail(f"{value!r} is not a size; examples: 8M, 4G", param, ctx)
+        if size < self._smallest:
+            self.fail(f"{value!r} is less than {self._smallest} bytes", param, ctx)
         return int(size)
 
 
@@ -161,6 +167,7 @@ Examples:
   specscope run --log /tmp/log -- python -m sglang.launch_server --model-path ...
   specscope run -- numactl --cpunodebind=0 vllm serve ...
   specscope run --log /tmp/log -- torchrun --nproc-per-node 4 serve.py
+  specscope run --metrics 9400 -- vllm serve ...     rank R on 127.0.0.1:9400+R
 
 \b
 The exit code is that of the command; 126 and 127 when it cannot be started."""
@@ -177,18 +184,63 @@ The exit code is that of the command; 126 and 127 when it cannot be started."""
     type=_PATH,
     help="Folder for what the hooks write; `specscope doctor DIR` shows what was attached.",
 )
+@click.option(
+    "--log-limit",
+    metavar="SIZE",
+    type=Size(smallest=1 << 20),
+    help="Bound of the log on disk, for each process (1M at least).  [default: 1G]",
+)
+@click.option(
+    "--metrics",
+    metavar="PORT",
+    type=click.IntRange(1, 65_535),
+    help="Metrics for Prometheus on 127.0.0.1, port PORT + rank (docs/metrics.md).",
+)
+@click.option(
+    "--events-every",
+    metavar="N",
+    type=click.IntRange(0, 1 << 31),
+    help="CUDA events in every N-th cycle, 0: never.  [default: 10]",
+)
+@click.option(
+    "--nvtx",
+    type=click.Choice(["auto", "package", "torch", "off"]),
+    help="Who emits NVTX ranges.  [default: auto]",
+)
+@click.option(
+    "--torch/--no-torch",
+    default=None,
+    help="Annotations while a torch profiler is on.  [default: torch]",
+)
 @click.option("--collectives", is_flag=True, help="Ranges around collectives, too.")
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
-def run_command(log: Path | None, collectives: bool, command: tuple[str, ...]) -> int:
+def run_command(
+    log: Path | None,
+    log_limit: int | None,
+    metrics: int | None,
+    events_every: int | None,
+    nvtx: str | None,
+    torch: bool | None,
+    collectives: bool,
+    command: tuple[str, ...],
+) -> int:
     """Run a server with specscope's hooks in every Python process of it.
 
     This process becomes COMMAND: signals reach it, and its exit code is the one you get. Take
     the hooks off by starting without `specscope run`, or with SPECSCOPE_DISABLE=1.
     """
-    from specscope.profiler import launch
+    from specscope.profiler import launch, settings
 
+    chosen = {
+        settings.METRICS: metrics,
+        settings.EVENTS_EVERY: events_every,
+        settings.NVTX: nvtx,
+        settings.TORCH: None if torch is None else int(torch),
+        settings.LOG_LIMIT: log_limit,
+    }
+    environ = launch.environment(os.environ, log=log, collectives=collectives, chosen=chosen)
     try:
-        launch.become(command, launch.environment(os.environ, log=log, collectives=collectives))
+        launch.become(command, environ)
     except FileNotFoundError:
         exits.say(f"{command[0]}: command not found")
         return launch.NOT_FOUND

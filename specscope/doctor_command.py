@@ -56,6 +56,9 @@ def lines(report: dict[str, Any], *, everything: bool) -> list[str]:
         calls = f"{hook['fired']} call{'s' if hook['fired'] > 1 else ''}"
         out.append(f"  {_what(hook):13} {hook['target']}: {calls}{fault}{off}")
     out += _own_time(fired)
+    page = report.get("emitters", {}).get("metrics", {})
+    if page.get("active"):
+        out.append(f"  metrics       http://127.0.0.1:{page['port']}/metrics")
     out += _not_active(patched, everything)
     skipped = [hook for hook in hooks if hook["state"] == SKIPPED]
     loud = [hook for hook in skipped if "(seen in" not in hook["reason"]]
@@ -119,8 +122,10 @@ def _not_active(patched: list[dict[str, Any]], everything: bool) -> list[str]:
     for engine in sorted({hook["engine"] for hook in patched}):
         idle = [hook for hook in patched if hook["engine"] == engine and not hook["fired"]]
         if everything or engine in at_work:
-            # Warm-up is over in silence; that its guard is there is no news.
-            named = [hook for hook in idle if everything or hook["role"] != "quiet"]
+            # Warm-up is over in silence; that its guard is there is no news. Arguments are
+            # read where the engine keeps them.
+            silent = ("quiet", "server_args")
+            named = [hook for hook in idle if everything or hook["role"] not in silent]
             out += [f"  not active    {hook['target']}: never called" for hook in named]
         else:
             out.append(f"  not active    {engine}: none of its {len(idle)} hooks was called")

@@ -43,6 +43,7 @@ _ENDINGS: Final = (
 ROLES: Final[tuple[tuple[str, str, str], ...]] = (
     (r".*\.(json|trace)(\.gz)?\.tmp", "unfinished", "unfinished export of a killed process"),
     (r"(run|meta)\.json", "context", "what is known of the run, not a trace"),
+    (r"(attach|server-args)-.*\.json", "context", "what the hooks say of a process, not a trace"),
     (r"profiler_out_.*\.txt|.*profiler_out.*\.txt", "table", "a text table, not a trace"),
     (r".*-memory\.pickle|.*\.(pickle|pkl)", "memory", "a pickle, never opened"),
     (r".*\.async_llm.*", "frontend", "front-end process, no GPU work in it"),

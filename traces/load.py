@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from .kineto_names import FRAME_NEEDLES
 from .read import STDIN, read_file, read_stream
 from .run import Note, RankTables, Run
 from .scan import reader_name
+from .server_args import read_server_args
 from .sniff import printable
 
 DEFAULT_MAX_TEXT_BYTES: Final = 64 << 30
@@ -63,6 +65,8 @@ def load(
     assembled = assemble(tables, chosen_by_us=chosen_by_us)
     ranks = _only(assembled.ranks, rank)
     context, context_notes = _context(files)
+    if logs:
+        context = {**_server_args(logs), **context}
     notes = [*choice.notes, *assembled.notes, *context_notes]
     for found in ranks:
         notes += notes_on(found)
@@ -132,6 +136,12 @@ def _only(ranks: tuple[RankTables, ...], rank: int | None) -> tuple[RankTables, 
 def _context(files: Iterable[Path]) -> tuple[dict[str, Any], list[Note]]:
     folders = {file.parent for file in files if str(file) != STDIN}
     return read_context(folders.pop()) if len(folders) == 1 else ({}, [])
+
+
+def _server_args(logs: Sequence[Path]) -> dict[str, Any]:
+    """The engine's arguments beside the logs; file names say the process."""
+    pids = [match[1] for log in logs if (match := re.search(r"-pid(\d+)-", log.name))]
+    return read_server_args(logs[0].parent, pids)
 
 
 def _read_all(

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,12 @@ import pytest
 import specscope
 from specscope.profiler import cycle_log_rows, grammar, ranges
 from specscope.profiler.cycle_log import CycleLog, LogConfig
-from specscope.profiler.cycle_log_rows import Row
+from specscope.profiler.cycle_log_rows import STAGE_CODE, Row
+from specscope.profiler.metrics import Exporter
 from specscope.traces import cycle_log as reader
 from specscope.traces import schema, sniff
+from tests.profiler.scraping import free_ports, page
+from tests.shared import needed
 
 STAGES = ("draft", "verify", "accept")
 
@@ -310,19 +313,36 @@ def used(folder: Path) -> int:
     return sizes
 
 
-def soak(folder: Path, cycles: int) -> None:
+class Counting(Exporter):
+    """Metrics that know how many rows they were given."""
+
+    rows = 0
+
+    def take(self, rows: Sequence[Row]) -> None:
+        self.rows += len(rows)
+        super().take(rows)
+
+
+def resident() -> int:
+    """Bytes of memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def soak(folder: Path, cycles: int, metrics: Counting | None = None) -> dict[str, int]:
     """So many cycles through the log with rotation; a slow disk for a while, at last a full one.
 
-    Memory and disk stay bounded, and every row is on the disk or counted.
+    Memory and disk stay bounded, and every row is on the disk or counted. With metrics, these
+    have every row that the queue took, also when the disk is full.
     """
     disk = Disk()
     log = CycleLog(
         LogConfig(folder, rank=0, queue_rows=6_000, piece_bytes=2 << 20, total_bytes=16 << 20),
         put_bytes=disk.write,
         poll_seconds=0.001,
+        metrics=metrics,
     )
     assert log.start()
-    put = most = 0
+    put = most = first = grown = 0
     for number in range(cycles):
         phase = number / cycles
         disk.slow_ns = 30_000_000 if 0.4 < phase < 0.45 else 0
@@ -337,8 +357,15 @@ def soak(folder: Path, cycles: int) -> None:
         if number % 1_000 == 0:
             most = max(most, used(folder))
             assert len(log._rows) <= 6_000
+            if phase > 0.1:
+                first = first or resident()
+                grown = max(grown, resident() - first)
     log.close()
     lost = log.report()["lost"]
+    if metrics is not None:
+        assert metrics.rows == put - lost["queue_full"]
+        observed = metrics._tally.stages[STAGE_CODE["verify"]].count
+        assert cycles - lost["queue_full"] <= observed <= cycles
     found = counted(folder)
     assert found["stage"] + found["cycle"] + sum(lost.values()) == put
     # What is lost once the disk is full can no longer be written down there.
@@ -346,15 +373,42 @@ def soak(folder: Path, cycles: int) -> None:
     assert found.get("log_rotated_away", 0) <= lost.get("rotated_away", 0)
     assert lost["write_failed"] > 0
     assert most <= (16 << 20) + (2 << 20)
+    assert grown < 64 << 20
+    return {"disk": most, "grown": grown, "rows": put, **lost}
 
 
 def test_a_short_soak_loses_nothing_uncounted(tmp_path: Path) -> None:
     soak(tmp_path / "log", 60_000)
 
 
+def test_a_short_soak_with_metrics_counts_every_row_that_was_not_dropped(tmp_path: Path) -> None:
+    needed("prometheus_client")
+    soak(tmp_path / "log", 60_000, Counting(free_ports(1)))
+
+
 @pytest.mark.long
-def test_a_day_in_fast_motion_loses_nothing_uncounted(tmp_path: Path) -> None:
-    soak(tmp_path / "log", 5_000_000)
+@pytest.mark.parametrize("with_metrics", [False, True], ids=["log", "log and metrics"])
+def test_a_day_in_fast_motion_loses_nothing_uncounted(tmp_path: Path, with_metrics: bool) -> None:
+    port = free_ports(1)
+    done = threading.Event()
+    sizes: list[int] = []
+
+    def scrape() -> None:
+        while not done.wait(0.5):
+            with contextlib.suppress(OSError):
+                sizes.append(len(page(port)))
+
+    scraper = threading.Thread(target=scrape)
+    if with_metrics:
+        scraper.start()
+    start = time.process_time()
+    found = soak(tmp_path / "log", 5_000_000, Counting(port) if with_metrics else None)
+    print(f"\n{found}, {time.process_time() - start:.0f} s of CPU, page {max(sizes, default=0)}")
+    done.set()
+    if with_metrics:
+        scraper.join()
+        assert len(sizes) > 20
+        assert max(sizes) < 64_000
 
 
 @pytest.mark.long

@@ -9,6 +9,35 @@ SGLANG = {
     "sglang/srt/__init__.py": "",
     "sglang/srt/managers/__init__.py": "",
     "sglang/srt/speculative/__init__.py": "",
+    "sglang/srt/server_args.py": """
+import dataclasses, enum, pathlib
+
+class Method(enum.Enum):
+    EAGLE3 = "eagle3"
+
+class Tokenizer:
+    def __repr__(self):
+        return "Tokenizer(vocab=3, token='hf_plantedTokenInsideARepr', " + "x" * 500 + ")"
+
+@dataclasses.dataclass
+class ServerArgs:
+    model_path: str = "toy/target"
+    speculative_draft_model_path: str = "toy/draft"
+    speculative_algorithm: Method = Method.EAGLE3
+    speculative_num_steps: int = 3
+    tp_size: int = 2
+    api_key: str = ""
+    ssl_keyfile_password: str = ""
+    storage: dict = dataclasses.field(default_factory=dict)
+    cache_dir: pathlib.Path = pathlib.Path("/cache")
+    arguments: list = dataclasses.field(default_factory=list)
+    tokenizer: Tokenizer = dataclasses.field(default_factory=Tokenizer)
+""",
+    "sglang/srt/managers/scheduler.py": """
+class Scheduler:
+    def __init__(self, server_args, port_args=None, *, gpu_id=0):
+        self.server_args = server_args
+""",
     "sglang/srt/managers/tp_worker.py": """
 class TpModelWorker:
     def forward_batch_generation(self, batch, forward_batch=None, is_verify=False):
