@@ -250,7 +250,7 @@ def _profile(
     if engine.name == SGLANG:
         profiler = SglangProfiler(api, str(place.told), options.cycles, options.stacks)
     else:
-        profiler = VllmProfiler(api, options.cycles, measured.step_ms.median / 1e3)
+        profiler = VllmProfiler(api, options.cycles, measured.step_ms.value / 1e3)
     with Rounds(driver(api, engine), load, tokens, seconds=options.timeout) as rounds:
         try:
             _let_it_decode(rounds, measured)
@@ -279,7 +279,7 @@ def _round(options: Options, engine: Engine, load: Load, measured: Measured) -> 
     Long enough to begin the profile in its middle and end it before the round ends, where the
     server's context allows that.
     """
-    accept = max(1.0, measured.accept_length.median if measured.accept_length else 1.0)
+    accept = max(1.0, measured.accept_length.value if measured.accept_length else 1.0)
     wanted = load.short + math.ceil(_ROOM * (options.cycles + MORE_STEPS) * accept)
     most = wanted
     if engine.most_tokens is not None:
@@ -327,7 +327,9 @@ def _await_files(
     while True:
         standing = watch.look()
         there = len(standing.whole)
-        expected = engine.ranks or standing.world_size or 1
+        # A header knows better than a command line, which may name a configuration file.
+        seen = there + len(standing.unfinished)
+        expected = max(engine.ranks or 1, standing.world_size or 1, seen)
         idle = over.for_seconds()
         if there >= expected and not standing.unfinished:
             return standing
@@ -421,13 +423,13 @@ def _greeting(engine: Engine, api: Api) -> str:
 def _spoken(measured: Measured) -> str:
     rate, step = measured.tokens_per_second, measured.step_ms
     text = (
-        f"without a profiler, batch {measured.load.batch}: {rate.median:.1f} tokens/s "
+        f"without a profiler, batch {measured.load.batch}: {rate.value:.1f} tokens/s "
         f"({min(rate.values):.1f} to {max(rate.values):.1f}), "
-        f"{'cycle' if measured.speculates else 'step'} {step.median:.2f} ms "
+        f"{'cycle' if measured.speculates else 'step'} {step.value:.2f} ms "
         f"({min(step.values):.2f} to {max(step.values):.2f})"
     )
     if measured.accept_length is None:
         return text
     rates = ", ".join(f"{rate:.2f}" for rate in measured.position_rates)
-    accept = f"accept length {measured.accept_length.median:.2f}"
+    accept = f"accept length {measured.accept_length.value:.2f}"
     return f"{text}, {accept}" + (f", accepted by position {rates}" if rates else "")

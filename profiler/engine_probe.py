@@ -133,7 +133,7 @@ def _vllm(
     config = told.get("vllm_config") if isinstance(told, dict) else None
     if isinstance(config, dict):
         arguments, source = _of_config(config), "server_info"
-    elif local is not None:
+    elif local is not None and any(VLLM in word for word in local.command):
         arguments, source = vllm_arguments(local.command), "command"
     else:
         arguments, source = {}, None
@@ -145,8 +145,10 @@ def _vllm(
         page.text if page.ok else "", "vllm:spec_decode_num_accepted_tokens_per_pos", "position"
     )
     k = len(positions) or _count(spec.get("num_speculative_tokens"))
+    # What a configuration file sets is not on the command line.
+    default = 1 if known and "config" not in arguments else None
     tp, pp, dp = (
-        _count(arguments.get(f"{kind}_parallel_size")) or (1 if known else None)
+        _count(arguments.get(f"{kind}_parallel_size")) or default
         for kind in ("tensor", "pipeline", "data")
     )
     model = _text(first.get("root")) or _text(first.get("id"))

@@ -2,12 +2,15 @@
 
 Everything that both lengths have in common, the prefill and the way there and back, drops out:
 
-    tokens/s      = difference of the tokens / difference of the times
     cycle         = difference of the times / difference of the cycles that ran
     running batch = difference of the verifications / difference of the cycles
+    tokens/s      = difference of the tokens / difference of the times
+                  = running batch x accept length / cycle
 
-so that cycle = running batch x accept length / (tokens/s). Towards the end of a batch sequences
-are done at different times, and the running batch is a little smaller than the batch.
+Towards the end of a batch sequences are done at different times, so the running batch is a
+little smaller than the batch. The cycle is the median of the repetitions, which a hiccup does
+not move; accept length and running batch are those of all repetitions together, for prompts
+differ; tokens/s is what these three give. Each repetition's own figures are kept beside them.
 """
 
 from __future__ import annotations
@@ -26,25 +29,27 @@ from specscope.profiler.server_errors import ServerError, UnsuitableError
 _MOST_SPREAD = 0.1
 # A batch that runs with fewer sequences than this share of it is not the batch asked for.
 _LEAST_RUNNING = 0.9
+# A pair that a hiccup spoiled is taken again.
+_TRIES = 3
 _SHORT_SHARE, _LEAST_SHORT = 8, 8
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured figure: the median of the repetitions, and each of them."""
+    """A measured figure, and that of each repetition."""
 
-    median: float
+    value: float
     values: tuple[float, ...]
 
     @property
     def spread(self) -> float:
-        """Range of the repetitions, as a share of the median."""
-        return (max(self.values) - min(self.values)) / self.median if self.median else 0.0
+        """Range of the repetitions, as a share of the figure."""
+        return (max(self.values) - min(self.values)) / self.value if self.value else 0.0
 
     def as_json(self) -> dict[str, Any]:
         """As it stands in run.json."""
         return {
-            "median": _rounded(self.median),
+            "value": _rounded(self.value),
             "low": _rounded(min(self.values)),
             "high": _rounded(max(self.values)),
             "values": [_rounded(value) for value in self.values],
@@ -69,11 +74,14 @@ class Pair:
         return self.long.tokens - self.short.tokens
 
     @property
-    def verified(self) -> int | None:
-        """How many more verifications; None without speculation."""
-        if self.long.verified is None or self.short.verified is None:
-            return None
-        return self.long.verified - self.short.verified
+    def tells(self) -> bool:
+        """Whether the difference says anything: a hiccup can be longer than it."""
+        return self.seconds > 0 and self.tokens > 0
+
+    @property
+    def verified(self) -> int:
+        """How many more verifications; 0 without speculation."""
+        return (self.long.verified or 0) - (self.short.verified or 0)
 
     def steps(self, batch: int) -> float:
         """How many more rounds ran; from the tokens, at the whole batch, where nobody counts."""
@@ -158,49 +166,64 @@ def measure(
     for turn, tokens in enumerate((load.short, load.tokens)):
         warm = driver.generate(load.prompts(0, turn), tokens, seconds=seconds, stop=None)
     pairs = []
-    for pair in range(1, repetitions + 1):
-        say(f"measuring without a profiler: {pair} of {repetitions}")
-        short = driver.generate(load.prompts(pair, 0), load.short, seconds=seconds, stop=None)
-        timer = threading.Timer(warm.seconds / 2, meanwhile) if meanwhile else None
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
-        long = driver.generate(load.prompts(pair, 1), load.tokens, seconds=seconds, stop=None)
-        if timer is not None:
-            timer.cancel()
-            timer.join()
-        pairs.append(Pair(short, long))
+    for number in range(1, repetitions + 1):
+        say(f"measuring without a profiler: {number} of {repetitions}")
+        for _ in range(_TRIES):
+            pair = _pair(driver, load, number, seconds, warm.seconds / 2, meanwhile)
+            if pair.tells:
+                break
+        pairs.append(pair)
     return evaluated(load, pairs)
+
+
+def _pair(
+    driver: Driver,
+    load: Load,
+    number: int,
+    seconds: float,
+    delay: float,
+    meanwhile: Callable[[], object] | None,
+) -> Pair:
+    short = driver.generate(load.prompts(number, 0), load.short, seconds=seconds, stop=None)
+    timer = threading.Timer(delay, meanwhile) if meanwhile else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    long = driver.generate(load.prompts(number, 1), load.tokens, seconds=seconds, stop=None)
+    if timer is not None:
+        timer.cancel()
+        timer.join()
+    return Pair(short, long)
 
 
 def evaluated(load: Load, pairs: Sequence[Pair]) -> Measured:
     """The figures of the pairs; see the top of this module."""
     for pair in pairs:
-        if pair.seconds <= 0 or pair.tokens <= 0:
+        if not pair.tells:
             raise ServerError(
                 f"{load.tokens} tokens took no longer than {load.short}: give more --tokens, or "
                 "wait until the server does nothing else"
             )
-    rate = _figure([pair.tokens / pair.seconds for pair in pairs])
-    step = _figure([1e3 * pair.seconds / pair.steps(load.batch) for pair in pairs])
+    steps = [pair.steps(load.batch) for pair in pairs]
+    times = [1e3 * pair.seconds / count for pair, count in zip(pairs, steps, strict=True)]
+    cycle = Figure(statistics.median(times), tuple(times))
     answers = [answer for pair in pairs for answer in (pair.short, pair.long)]
-    lengths = [pair.long.accept_length for pair in pairs]
-    known = [length for length in lengths if length is not None]
-    accept = _figure(known) if len(known) == len(pairs) else None
-    running = statistics.median(
-        (pair.verified if pair.verified is not None else pair.tokens) / pair.steps(load.batch)
-        for pair in pairs
-    )
-    counts = _counts(answers) if accept else {}
-    verified = counts.get("verified")
-    rates = tuple(n / verified for n in counts.get("by_position", ())) if verified else ()
-    notes = _notes(load, step, running, answers)
-    whole = statistics.median(pair.short.seconds for pair in pairs)
-    return Measured(load, rate, step, running, accept, rates, counts, whole, notes)
-
-
-def _figure(values: Sequence[float]) -> Figure:
-    return Figure(statistics.median(values), tuple(values))
+    speculates = all(answer.accept_length is not None for answer in answers)
+    counts = _counts(answers) if speculates else {}
+    sequences = sum(pair.verified if speculates else pair.tokens for pair in pairs)
+    running = sequences / sum(steps)
+    accept = None
+    rates: tuple[float, ...] = ()
+    if speculates:
+        lengths = (pair.long.accept_length for pair in pairs)
+        whole = 1 + counts["accepted"] / counts["verified"]
+        accept = Figure(whole, tuple(length for length in lengths if length is not None))
+        rates = tuple(count / counts["verified"] for count in counts["by_position"])
+    made = running * (accept.value if accept else 1.0) / cycle.value
+    rate = Figure(1e3 * made, tuple(pair.tokens / pair.seconds for pair in pairs))
+    notes = _notes(load, cycle, running, answers)
+    short = statistics.median(pair.short.seconds for pair in pairs)
+    return Measured(load, rate, cycle, running, accept, rates, counts, short, notes)
 
 
 def _counts(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -218,11 +241,11 @@ def _counts(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _notes(load: Load, step: Figure, running: float, answers: Sequence[Answer]) -> tuple[str, ...]:
+def _notes(load: Load, cycle: Figure, running: float, answers: Sequence[Answer]) -> tuple[str, ...]:
     notes = []
-    if step.spread > _MOST_SPREAD:
+    if cycle.spread > _MOST_SPREAD:
         notes.append(
-            f"the length of a cycle differs by {100 * step.spread:.0f} % between repetitions: "
+            f"the length of a cycle differs by {100 * cycle.spread:.0f} % between repetitions: "
             "something else ran, or --tokens is too short"
         )
     if running < _LEAST_RUNNING * load.batch:

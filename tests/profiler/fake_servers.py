@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import socket
 import threading
 import time
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ SECRET = "planted-secret-0123456789"
 def trace_bytes(rank: int, world: int) -> bytes:
     """A trace that is whole, and says nothing but its rank."""
     head = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": world}}
-    return gzip.compress(json.dumps({**head, "traceEvents": []}).encode())
+    return gzip.compress(json.dumps({**head, "traceEvents": []}).encode(), mtime=0)
 
 
 @dataclass
@@ -50,14 +51,15 @@ class Fake:
 
     tp: int = 2
     speculates: bool = True
-    cycle_seconds: float = 0.002
-    prefill_seconds: float = 0.03
+    cycle_seconds: float = 0.003
+    prefill_seconds: float = 0.01
     api_key: str | None = None
     faults: Faults = field(default_factory=Faults)
     traces: tuple[bytes, ...] | None = None
     calls: list[tuple[str, str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     prompts: list[Any] = field(default_factory=list)
+    took: list[tuple[int, float]] = field(default_factory=list)
 
     def __enter__(self) -> Any:
         fake = self
@@ -81,7 +83,8 @@ class Fake:
                 fake.calls.append((method, path, body))
                 fake.headers.append(dict(self.headers))
                 if fake.dead:
-                    self.connection.close()
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    self.close_connection = True
                     return
                 given = self.headers.get("Authorization")
                 if fake.api_key and given != f"Bearer {fake.api_key}":
@@ -89,7 +92,8 @@ class Fake:
                 else:
                     status, answer = fake.answer(method, path, body)
                 if fake.dead:
-                    self.connection.close()
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    self.close_connection = True
                     return
                 text = answer if isinstance(answer, str) else json.dumps(answer)
                 raw = text.encode()
@@ -106,7 +110,9 @@ class Fake:
         self._server = Quiet(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
         self._thread.start()
         return self
 
@@ -139,6 +145,7 @@ class Fake:
         histogram = [0] * (K + 1)
         made, cycles = 1, 0  # the prefill makes the first token
         time.sleep(self.prefill_seconds)
+        start = time.perf_counter()
         while made < tokens and not self.dead:
             accepted = PATTERN[cycles % len(PATTERN)] if self.speculates else 0
             histogram[accepted] += 1
@@ -146,7 +153,13 @@ class Fake:
             cycles += 1
             time.sleep(self.cycle_seconds)
             self.step(batch)
+        self.took.append((cycles, time.perf_counter() - start))
         return cycles, histogram
+
+    def real_cycle_ms(self) -> float:
+        """How long a cycle really took: a busy machine sleeps longer."""
+        measured = self.took[2:]  # behind the warm-up
+        return 1e3 * sum(seconds for _, seconds in measured) / sum(n for n, _ in measured)
 
     def export(self, folder: Path, name: str) -> None:
         """Write the traces of all ranks, as far as the faults let it."""
