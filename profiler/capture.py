@@ -102,8 +102,11 @@ def capture(options: Options) -> Captured:
     for note in notes:
         options.say(note)
 
-    gpus: list[Any] = []
     options.say(_greeting(engine, api))
+    sglang_profile = options.profile and engine.name == SGLANG
+    if sglang_profile and profile_control.end_running(api, options.timeout):
+        options.say("if a profile was running there, it has been ended and has its own traces")
+    gpus: list[Any] = []
     measured = _measure(options, api, engine, load, lambda: gpus.append(gpu_state.sample()))
     options.say(_spoken(measured))
     baseline, more = _baseline(options, plain, engine, load)

@@ -138,6 +138,16 @@ class VllmProfiler:
             )
 
 
+def end_running(api: Api, seconds: float) -> bool:
+    """End a profile that somebody left running on SGLang; False when the server knows of none.
+
+    Nothing else tells whether one runs. Figures measured under it would be wrong, and a new
+    start throws away what it recorded (0.5.23 restarts it with its own folder and length); ended,
+    it writes its traces where it was told to. Without one the server answers 500 and logs that.
+    """
+    return api.call("POST", "/stop_profile", None, seconds=seconds).ok
+
+
 def no_profiler(api: Api) -> UnsuitableError:
     """A vLLM server that was started without a profiler has no such page."""
     return UnsuitableError(

@@ -205,7 +205,10 @@ class FakeSglang(Fake):
         if path == "/start_profile":
             return self._start(body)
         if path == "/stop_profile":
-            return 500, "Internal Server Error"
+            with self._lock:
+                running, self._left = self._profile is not None, 0
+            self.step(0)
+            return (200, "Stop profiling.\n") if running else (500, "Internal Server Error")
         return 404, {"detail": "Not Found"}
 
     def step(self, batch: int) -> None:

@@ -188,13 +188,27 @@ def test_traces_on_another_disk_are_said_to_be_there(
     jsonschema.validate(document(done), SCHEMA)
 
 
-def test_a_profile_that_runs_already_swallows_the_start_and_is_named(tmp_path: Path) -> None:
-    """SGLang 0.5.23 answers a second start with 200, and writes into the first one's folder."""
+def test_a_profile_left_running_is_ended_before_anything_is_measured(tmp_path: Path) -> None:
+    """Figures measured under it would be wrong, and a new start would throw it away."""
     with FakeSglang() as fake:
-        theirs = tmp_path / "theirs"
-        fake._start({"output_dir": str(theirs), "num_steps": 10_000})
+        fake._start({"output_dir": str(tmp_path / "theirs"), "num_steps": 10_000})
+        done = capture(options(fake, tmp_path / "out"))
+        paths = [path for _, path, _ in fake.calls]
+    assert paths.index("/stop_profile") < paths.index("/generate")
+    assert len(list((tmp_path / "theirs").iterdir())) == 2
+    assert len(done.traces) == 2
+
+
+def test_a_start_that_somebody_elses_profile_swallows_is_named(tmp_path: Path) -> None:
+    """SGLang 0.5.23 answers a second start with 200, and keeps the first one's folder."""
+    with FakeSglang() as fake:
+
+        def between(text: str) -> None:
+            if text.startswith("recording"):
+                fake._start({"output_dir": str(tmp_path / "theirs"), "num_steps": 10_000})
+
         with pytest.raises(ServerError, match="a profile that was running already"):
-            capture(options(fake, tmp_path / "out"))
+            capture(options(fake, tmp_path / "out", say=between))
 
 
 @pytest.mark.parametrize(
@@ -240,7 +254,8 @@ def test_a_profile_is_ended_when_the_user_gives_up(tmp_path: Path) -> None:
     with FakeSglang(faults=Faults(writing="cut")) as fake:
         with pytest.raises(KeyboardInterrupt):
             capture(options(fake, tmp_path / "out", tick=give_up))
-        assert ("POST", "/stop_profile", None) in fake.calls
+        paths = [path for _, path, _ in fake.calls]
+    assert "/stop_profile" in paths[paths.index("/start_profile") :]
 
 
 def test_the_load_runs_while_the_profile_does(tmp_path: Path) -> None:
