@@ -16,6 +16,7 @@ from specscope.profiler.server_errors import ServerError, UnsuitableError
 # Seconds for a question that a server answers at once, also a busy one.
 SHORT_SECONDS = 30.0
 _MOST_WORDS = 200
+_MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Api:
                 stop.watch(connection.sock)
             connection.request(method, self._path + path, data, headers)
             answer = connection.getresponse()
-            text = answer.read().decode("utf-8", "replace")
+            text = answer.read(_MOST_BYTES).decode("utf-8", "replace")
         except TimeoutError as error:
             raise ServerError(
                 f"{self.title} did not answer {method} {path} within {seconds:.0f} s"

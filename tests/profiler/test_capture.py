@@ -14,6 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from specscope.profiler import capture as capture_module
 from specscope.profiler import (
     capture_place,
     capture_warnings,
@@ -41,6 +42,13 @@ from tests.profiler.fake_servers import (
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "traces" / "run.schema.json").read_text("utf-8"))
+
+
+@pytest.fixture(autouse=True)
+def a_quick_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of these servers are seen as soon as they are written."""
+    monkeypatch.setattr(capture_module, "_GRACE_SECONDS", 1.0)
+    monkeypatch.setattr(capture_module, "_PAUSE_SECONDS", 0.05)
 
 
 def options(fake: Fake, out: Path, **more: Any) -> Options:
