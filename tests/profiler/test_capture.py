@@ -14,7 +14,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from specscope.profiler import capture as capture_module
 from specscope.profiler import (
     capture_place,
     capture_warnings,
@@ -22,8 +21,10 @@ from specscope.profiler import (
     graph_traces,
     local_server,
     masking,
+    recording,
     run_file,
     trace_files,
+    vllm_command,
 )
 from specscope.profiler.capture import Captured, Options, capture
 from specscope.profiler.engine_probe import Engine
@@ -47,8 +48,8 @@ SCHEMA = json.loads((ROOT / "traces" / "run.schema.json").read_text("utf-8"))
 @pytest.fixture(autouse=True)
 def a_quick_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of these servers are seen as soon as they are written."""
-    monkeypatch.setattr(capture_module, "_GRACE_SECONDS", 1.0)
-    monkeypatch.setattr(capture_module, "_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(recording, "_GRACE_SECONDS", 1.0)
+    monkeypatch.setattr(recording, "_PAUSE_SECONDS", 0.05)
 
 
 def options(fake: Fake, out: Path, **more: Any) -> Options:
@@ -416,10 +417,9 @@ def test_a_folder_with_an_earlier_capture_is_not_written_into(tmp_path: Path) ->
 
 def test_vllms_folder_is_found_by_its_command_or_environment() -> None:
     command = ("vllm", "serve", "m", "--profiler-config", '{"torch_profiler_dir": "t"}')
-    from specscope.profiler.engine_probe import vllm_arguments
 
     local = LocalServer(1, command, folder=Path("/srv"))
-    by_command = Engine("vllm", local=local, arguments=vllm_arguments(command))
+    by_command = Engine("vllm", local=local, arguments=vllm_command.arguments(command))
     assert capture_place.choose(by_command, out=Path("o")).watched == Path("/srv/t")
     local = LocalServer(1, (), {"VLLM_TORCH_PROFILER_DIR": "/abs"})
     assert capture_place.choose(Engine("vllm", local=local), out=Path("o")).watched == Path("/abs")

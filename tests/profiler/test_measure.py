@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specscope.profiler import engine_probe, load, measure, prometheus
+from specscope.profiler import engine_probe, load, measure, prometheus, vllm_command
 from specscope.profiler.http_api import Api
 from specscope.profiler.load import Answer, Load, sglang_answer, vllm_answer
 from specscope.profiler.measure import Pair, evaluated, fitting
@@ -32,19 +32,19 @@ def measured(fake: Fake, *, batch: int = 2, tokens: int = whole_patterns(120)) -
     api = Api(fake.url, fake.api_key)
     engine = engine_probe.probe(api)
     size = fitting(engine, batch=batch, prompt_tokens=8, tokens=tokens, vocabulary=None)
-    return measure.measure(load.driver(api, engine), size, 2, seconds=30)
+    return measure.measure(load.driver(api, engine), size, 3, seconds=30)
 
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_tokens_a_second_and_cycle_leave_prefill_and_start_out(kind: Any) -> None:
-    """A cycle takes 10 ms, the prefill as long as 20 of them: it must not show."""
+    """The prefill takes half as long as the cycles of a long request: it must not show."""
     with kind(cycle_seconds=0.01, prefill_seconds=0.2) as fake:
         found = measured(fake)
     cycles = expected_cycles(found.load.tokens) - expected_cycles(found.load.short)
     more = found.load.batch * (found.load.tokens - found.load.short)
     cycle = fake.real_cycle_ms()
-    assert found.step_ms.value == pytest.approx(cycle, rel=0.2)
-    assert found.tokens_per_second.value == pytest.approx(1e3 * more / (cycles * cycle), rel=0.2)
+    assert found.step_ms.value == pytest.approx(cycle, rel=0.35)
+    assert found.tokens_per_second.value == pytest.approx(1e3 * more / (cycles * cycle), rel=0.35)
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -76,7 +76,7 @@ def test_a_plain_server_is_measured_in_steps(kind: Any) -> None:
     assert not found.speculates
     assert found.accept_length is None
     assert found.position_rates == ()
-    assert found.step_ms.value == pytest.approx(fake.real_cycle_ms(), rel=0.2)
+    assert found.step_ms.value == pytest.approx(fake.real_cycle_ms(), rel=0.35)
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -94,7 +94,7 @@ def test_the_load_is_what_it_says(kind: Any) -> None:
             assert (body["temperature"], body["ignore_eos"]) == (0, True)
             lengths.append(body["max_tokens"])
     short, long = found.load.short, found.load.tokens
-    assert lengths == [short, long] * 3  # the warm-up, and two pairs
+    assert lengths == [short, long] * 4  # the warm-up, and three pairs
     assert all(len(p) == 2 and {len(row) for row in p} == {8} for p in fake.prompts)
     flat = [token for prompts in fake.prompts for row in prompts for token in row]
     assert 0 < min(flat) <= max(flat) < load.SAFE_VOCABULARY
@@ -338,7 +338,7 @@ def test_a_missing_key_is_asked_for_and_a_given_one_is_never_shown() -> None:
     ],
 )
 def test_vllms_command_line_is_taken_apart(command: str, found: dict[str, Any]) -> None:
-    read = engine_probe.vllm_arguments([command])
+    read = vllm_command.arguments([command])
     assert {key: read[key] for key in found} == found
 
 
