@@ -43,6 +43,12 @@ _INSIDE = (
 )
 
 
+# An option and its value inside a longer text, such as a command line in one piece.
+# Several values may follow, as vLLM's --api-key takes them.
+_WORD = r"""(?:"[^"]*"|'[^']*'|[^\s"'-]\S*)"""
+_OPTION = re.compile(rf"(?<!\S)(--?[\w.\-]+)((?:\s+{_WORD})+|={_WORD})")
+
+
 def is_secret_name(name: str) -> bool:
     """Whether an option or variable of that name holds a secret."""
     return bool(_KEY.search(name.lstrip("-")))
@@ -52,7 +58,12 @@ def text(value: str) -> str:
     """`value` with the secrets inside it masked."""
     for pattern, mask in _INSIDE:
         value = pattern.sub(mask, value)
-    return value
+    return _OPTION.sub(_masked_option, value)
+
+
+def _masked_option(match: re.Match[str]) -> str:
+    name, value = match.groups()
+    return f"{name}{value[0]}{MASK}" if is_secret_name(name) else match[0]
 
 
 def command(arguments: Iterable[str]) -> list[str]:
@@ -63,7 +74,6 @@ def command(arguments: Iterable[str]) -> list[str]:
         name, equals, _ = argument.partition("=")
         if hide and not argument.startswith("-"):
             out.append(MASK)
-            hide = False
             continue
         hide = False
         if equals and is_secret_name(name):

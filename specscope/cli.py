@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from specscope import __version__, exits
+from specscope.capture_cli import capture_command
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 96}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -301,6 +302,7 @@ def _group(context: click.Context) -> None:
 
     \b
     specscope analyze traces/     (or just: analyze traces/)
+    specscope capture --url http://localhost:30000
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
@@ -309,6 +311,7 @@ def _group(context: click.Context) -> None:
 
 _group.add_command(analyze_command)
 _group.add_command(run_command)
+_group.add_command(capture_command)
 _group.add_command(doctor_command)
 _group.add_command(completion_command)
 

@@ -10,6 +10,7 @@ import pytest
 
 from specscope.analyzers import checks
 from specscope.analyzers.words import CAUSES
+from specscope.capture_cli import capture_command
 from specscope.cli import analyze_command, doctor_command, run_command
 from specscope.dashboards.palette import STAGE_COLOURS
 from specscope.traces import errors
@@ -20,7 +21,7 @@ COMMANDS, CHECKS, REPORT = (
 )
 OPTIONS = [
     option
-    for command in (analyze_command, run_command, doctor_command)
+    for command in (analyze_command, run_command, capture_command, doctor_command)
     for parameter in command.params
     if isinstance(parameter, click.Option) and parameter.name != "version"
     for option in parameter.opts
@@ -34,7 +35,13 @@ def test_every_option_has_its_line(option: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "parameter", [*analyze_command.params, *run_command.params, *doctor_command.params]
+    "parameter",
+    [
+        *analyze_command.params,
+        *run_command.params,
+        *capture_command.params,
+        *doctor_command.params,
+    ],
 )
 def test_every_option_has_its_help(parameter: click.Parameter) -> None:
     assert not isinstance(parameter, click.Option) or parameter.help

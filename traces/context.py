@@ -15,6 +15,7 @@ from .run import Note
 
 FILES: Final = ("run.json", "meta.json")
 MAX_BYTES: Final = 4 << 20
+SCHEMA_VERSION: Final = 1
 
 # Key of the context: the places in the file where it may stand, best first.
 PLACES: Final[dict[str, tuple[str, ...]]] = {
@@ -70,7 +71,7 @@ def read_context(folder: Path) -> tuple[dict[str, Any], list[Note]]:
             reason = type(error).__name__ if isinstance(error, RecursionError) else str(error)
             return {}, [_unreadable(name, reason)]
         known = _known(raw) | {"source": name}
-        return known, _ignored_values(raw, known, name)
+        return known, [*_newer(raw, name), *_ignored_values(raw, known, name)]
     return {}, []
 
 
@@ -89,6 +90,21 @@ def _unreadable(name: str, reason: str) -> Note:
         f"{name} beside the traces cannot be read ({reason[:120]}), so it is ignored",
         f"mend or remove {name}",
     )
+
+
+def _newer(raw: dict[str, Any], name: str) -> list[Note]:
+    """A note on a file of a schema (traces/run.schema.json) that is not known here."""
+    version = raw.get("schema_version")
+    if version is None or version == SCHEMA_VERSION:
+        return []
+    return [
+        Note(
+            "context_version",
+            f"{name} beside the traces is of schema {str(version)[:20]!r}, known is "
+            f"{SCHEMA_VERSION}: what has the same name is taken from it",
+            "a newer specscope may read more of it",
+        )
+    ]
 
 
 def _known(raw: dict[str, Any]) -> dict[str, Any]:

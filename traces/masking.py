@@ -21,6 +21,9 @@ HARMLESS: Final = re.compile(
 TOKEN_VALUE: Final = re.compile(
     r"(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|eyJ)[A-Za-z0-9_\-.]{8,}"
 )
+# An option and its values inside a command line in one piece.
+_WORD: Final = r"""(?:"[^"]*"|'[^']*'|[^\s"'-]\S*)"""
+_OPTION: Final = re.compile(rf"(?<!\S)(--?[\w.\-]+)((?:\s+{_WORD})+|={_WORD})")
 
 
 def is_secret_key(key: str) -> bool:
@@ -44,8 +47,13 @@ def mask(value: Any) -> Any:
     if isinstance(value, list):
         return _mask_list(value)
     if isinstance(value, str):
-        return TOKEN_VALUE.sub(MASK, value)
+        return TOKEN_VALUE.sub(MASK, _OPTION.sub(_mask_option, value))
     return value
+
+
+def _mask_option(match: re.Match[str]) -> str:
+    name, rest = match.groups()
+    return f"{name}{rest[0]}{MASK}" if is_secret_key(name) else match[0]
 
 
 def _mask_list(values: list[Any]) -> list[Any]:
@@ -58,7 +66,8 @@ def _mask_list(values: list[Any]) -> list[Any]:
             masked.append(f"{value.split('=')[0]}={MASK}")
         else:
             masked.append(mask(value))
-        hide_next = isinstance(value, str) and value.startswith("-") and is_secret_key(value)
+        if not (hide_next and masked[-1] == MASK):  # several values may follow one option
+            hide_next = isinstance(value, str) and value.startswith("-") and is_secret_key(value)
     return masked
 
 

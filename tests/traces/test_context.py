@@ -111,3 +111,19 @@ def test_a_value_that_cannot_be_meant_is_named(tmp_path: Path) -> None:
     assert "batch" not in context
     assert [note.code for note in notes] == ["context_value"]
     assert "cycle_ms" in notes[0].text
+
+
+def test_another_schema_is_named_and_what_is_known_is_taken(tmp_path: Path) -> None:
+    context, notes = read_context(write(tmp_path, {"schema_version": 2, "batch": 4}))
+    assert context["batch"] == 4
+    assert [note.code for note in notes] == ["context_version"]
+    context, notes = read_context(write(tmp_path, {"schema_version": 1, "batch": 4}))
+    assert notes == []
+
+
+def test_a_key_inside_a_command_line_in_one_piece_is_masked(tmp_path: Path) -> None:
+    """SGLang's server_info has `launch_command` so."""
+    line = "--model-path m --api-key first second --hf-token=third --tp 2 --tokenizer-path t"
+    context, _ = read_context(write(tmp_path, {"server_args": {"launch_command": line}}))
+    masked = context["server_args"]["launch_command"]
+    assert masked == "--model-path m --api-key *** --hf-token=*** --tp 2 --tokenizer-path t"
