@@ -15,6 +15,8 @@ from specscope.analyzers import (
     coverage,
     cycles,
     evidence_log,
+    graph_inside,
+    graph_tables,
     refusals,
     rows,
     stages,
@@ -30,16 +32,21 @@ from specscope.analyzers.shares import counted
 from specscope.analyzers.statistics import median
 from specscope.analyzers.unprofiled import Reference, cycle_ns
 from specscope.analyzers.words import EVIDENCE, percent
+from specscope.traces.graph_capture import CaptureTrace
 from specscope.traces.run import Note, RankTables, Run
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to analyse. `evidence` narrows the kinds of evidence that may be used."""
+    """How to analyse. `evidence` narrows the kinds of evidence that may be used.
+
+    `captures` are graph-capture traces: they show the inside of graph launches.
+    """
 
     reference: Reference = field(default_factory=Reference)
     rules: activities.Rules | None = None
     evidence: tuple[str, ...] = EVIDENCE
+    captures: tuple[CaptureTrace, ...] = ()
 
 
 def analyze(run: Run, options: Options | None = None) -> Report:
@@ -123,6 +130,11 @@ def _report(
             max(len(a.placed.placement.openings) for a in attributed),
             engine,
         )
+    graphs, graph_notes = (
+        graph_inside.inside_of(options.captures, prepared, attributed, leading)
+        if options.captures
+        else (None, [])
+    )
     cycle_rows = tuple(rows.cycle_rows(attributed, lead))
     found = [
         *run.notes,
@@ -136,6 +148,7 @@ def _report(
         *warnings.ranks_apart(shares),
         *warnings.one_rank(run, attributed),
         *warnings.log_shortened(run),
+        *graph_notes,
     ]
     return Report(
         run=run,
@@ -153,7 +166,8 @@ def _report(
         speculates=speculates,
         on_host=on_host,
         clock=log_clock or ("host" if on_host else "gpu"),
-        tables=Tables(run, attributed),
+        graphs=graphs,
+        tables=Tables(run, attributed, graph_tables.of(graphs) if graphs else {}),
     )
 
 

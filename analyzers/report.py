@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from specscope.analyzers.coverage import Coverage
+from specscope.analyzers.graph_inside import Graphs
 from specscope.analyzers.shares import StageShare
 from specscope.analyzers.statistics import Estimate
 from specscope.traces.run import Note, Run
@@ -113,6 +114,7 @@ class Report:
     speculates: bool
     on_host: bool
     clock: str = "gpu"  # `host`: a run on the CPU or a log without events; `cuda_events`: a log
+    graphs: Graphs | None = None  # the inside of graph launches, where capture traces were given
     tables: Mapping[str, pa.Table] = field(repr=False, default_factory=dict)
 
     def share(self, stage: str, rank: int | None = None) -> StageShare | None:
