@@ -41,6 +41,14 @@ def test_without_kernel_names_equal_counts_and_kinds_map_every_op() -> None:
     assert (report.graphs.launches, report.graphs.mapped) == (2, 2)
 
 
+def test_every_row_names_its_op_and_its_launch() -> None:
+    report = report_of(served([GEMM] * 3, launches=2), graph(*NVIDIA))
+    calls = {row["op_id"]: row["call_id"] for row in report.tables["ops"].to_pylist()}
+    rows = report.tables["graph_nodes"].to_pylist()
+    assert {row["op_id"]: row["call_id"] for row in rows} == calls
+    assert [row["position"] for row in rows] == [0, 1, 2] * 2
+
+
 def test_copies_and_sets_are_nodes_of_their_own() -> None:
     nodes = (Drawn("A_0"), Drawn("B_0", kind="set"), Drawn("C_0", kind="copy"))
     ran = [GEMM, NAMES["set"], NAMES["copy"]]

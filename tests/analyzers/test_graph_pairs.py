@@ -104,6 +104,14 @@ def test_every_kernel_of_a_replay_gets_its_module_and_operator(
 
 
 @pytest.mark.parametrize("names", [SGLANG, VLLM], ids=["sglang", "vllm"])
+def test_every_launch_call_on_rocm_names_its_kernel(names: tuple[str, str, int]) -> None:
+    (captured,) = pair(names).graphs.captured
+    answers = expected(shared_path("traces", "public", names[0]))
+    assert [node.kernel for node in captured.nodes] == [answer.kernel for answer in answers]
+    assert captured.named == names[2]
+
+
+@pytest.mark.parametrize("names", [SGLANG, VLLM], ids=["sglang", "vllm"])
 def test_the_mark_around_the_capture_names_the_graph(names: tuple[str, str, int]) -> None:
     (inside,) = pair(names).graphs.inside
     mark = "capture_32_DECODE" if names is SGLANG else "capture_32_FULL"
