@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from specscope.analyzers import (
     activities,
@@ -15,8 +16,6 @@ from specscope.analyzers import (
     coverage,
     cycles,
     evidence_log,
-    graph_inside,
-    graph_tables,
     refusals,
     rows,
     stages,
@@ -32,8 +31,11 @@ from specscope.analyzers.shares import counted
 from specscope.analyzers.statistics import median
 from specscope.analyzers.unprofiled import Reference, cycle_ns
 from specscope.analyzers.words import EVIDENCE, percent
-from specscope.traces.graph_capture import CaptureTrace
 from specscope.traces.run import Note, RankTables, Run
+
+if TYPE_CHECKING:
+    from specscope.analyzers.graph_inside import Graphs
+    from specscope.traces.graph_capture import CaptureTrace
 
 
 @dataclass(frozen=True)
@@ -130,11 +132,7 @@ def _report(
             max(len(a.placed.placement.openings) for a in attributed),
             engine,
         )
-    graphs, graph_notes = (
-        graph_inside.inside_of(options.captures, prepared, attributed, leading)
-        if options.captures
-        else (None, [])
-    )
+    graphs, graph_tables, graph_notes = _graphs(options, prepared, attributed, leading)
     cycle_rows = tuple(rows.cycle_rows(attributed, lead))
     found = [
         *run.notes,
@@ -167,8 +165,24 @@ def _report(
         on_host=on_host,
         clock=log_clock or ("host" if on_host else "gpu"),
         graphs=graphs,
-        tables=Tables(run, attributed, graph_tables.of(graphs) if graphs else {}),
+        tables=Tables(run, attributed, graph_tables),
     )
+
+
+def _graphs(
+    options: Options,
+    prepared: list[ranks.Rank],
+    attributed: list[Attribution],
+    leading: list[Bool],
+) -> tuple[Graphs | None, dict[str, Callable[[], pa.Table]], list[Note]]:
+    """The inside of graph launches, its tables, and what is to be said of it."""
+    if not options.captures:
+        return None, {}, []
+    # Few analyses need these modules.
+    from specscope.analyzers import graph_inside, graph_tables
+
+    graphs, notes = graph_inside.inside_of(options.captures, prepared, attributed, leading)
+    return graphs, graph_tables.of(graphs), notes
 
 
 def _leading_cycles(one: Attribution, lead: tuple[str, int | None] | None) -> Bool:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from specscope.analyzers.coverage import Coverage
-from specscope.analyzers.graph_inside import Graphs
 from specscope.analyzers.shares import StageShare
 from specscope.analyzers.statistics import Estimate
 from specscope.traces.run import Note, Run
+
+if TYPE_CHECKING:
+    from specscope.analyzers.graph_inside import Graphs
 
 SCHEMA_VERSION = 1
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from specscope.analyzers.graph_inside import Inside, Operator, Part
 from specscope.analyzers.report import Report
 from specscope.dashboards.grid import Grid, Row
 from specscope.dashboards.safe_text import clean
 from specscope.dashboards.sections import stage_names
 from specscope.dashboards.units import count_text, share_text, time_text
+
+if TYPE_CHECKING:
+    from specscope.analyzers.graph_inside import Inside, Operator, Part
 
 # Parts and operators that take less are only counted.
 _SMALL_SHARE: Final = 0.002

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from specscope.analyzers.graph_inside import Graphs, Inside, Operator, Part, Range
 from specscope.analyzers.report import Report
 from specscope.dashboards.json_values import ns, share, text
+
+if TYPE_CHECKING:
+    from specscope.analyzers.graph_inside import Graphs, Inside, Operator, Part, Range
 
 Json = dict[str, Any]
 

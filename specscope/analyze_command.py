@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specscope import __version__, exits
 from specscope.analyzers import activities, checks
@@ -22,10 +23,12 @@ from specscope.dashboards.safe_text import clean
 from specscope.dashboards.units import size_text
 from specscope.dashboards.writing import write_text
 from specscope.traces.errors import EvidenceError, UsageError
-from specscope.traces.graph_capture import CaptureTrace, load_capture_traces
 from specscope.traces.load import DEFAULT_MAX_TEXT_BYTES, load
 from specscope.traces.run import Run
 from specscope.traces.scan import reader_name
+
+if TYPE_CHECKING:
+    from specscope.traces.graph_capture import CaptureTrace
 
 STDIN = STDOUT = "-"
 # First bytes of what specscope writes: only such a file may be overwritten by `--json PATH`,
@@ -161,6 +164,8 @@ def _load(request: Request) -> Run:
 def _load_captures(request: Request) -> tuple[CaptureTrace, ...]:
     if not request.capture_traces:
         return ()
+    from specscope.traces.graph_capture import load_capture_traces
+
     limit = DEFAULT_MAX_TEXT_BYTES if request.max_text is None else request.max_text
     with reading(sys.stderr, enabled=not request.quiet) as on_progress:
         return load_capture_traces(
