@@ -34,7 +34,7 @@ from specscope.analyzers.words import EVIDENCE, percent
 from specscope.traces.run import Note, RankTables, Run
 
 if TYPE_CHECKING:
-    from specscope.analyzers.graph_inside import Graphs
+    from specscope.analyzers.graph_rows import Graphs
     from specscope.traces.graph_capture import CaptureTrace
 
 

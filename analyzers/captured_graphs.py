@@ -2,22 +2,22 @@
 
 What a thread launches between the begin and the end of a stream capture becomes the nodes of a
 graph, in that order. Modules and operators are the ranges of that thread that hold the launch
-call. Python sees layers as modules (`Qwen3DecoderLayer_3`). A compiled model has none; there
-layers are counted by the operators that no compiler takes in, from one attention to the next.
+call; `graph_layers` makes layers of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from specscope.analyzers.columns import Bool, Int, codes, ints, which
+from specscope.analyzers.graph_layers import Call, Node, nodes_of
 from specscope.analyzers.links import CALL_KINDS, COPY, GRAPH_LAUNCH, LAUNCH, SET, thread_index
 from specscope.analyzers.rank import ANNOTATION, MODULE, OPERATOR, RANGE_KINDS
 from specscope.traces.graph_capture import CaptureTrace
@@ -25,34 +25,9 @@ from specscope.traces.kineto_names import CAPTURE_BEGIN, CAPTURE_END, MODULE_PRE
 from specscope.traces.run import Note
 from specscope.traces.sniff import printable
 
-# A module class that is a layer of the model, without the number of the instance.
-LAYER: Final = re.compile(
-    r"(\w*Decoder|(?!\w*(Embed|Norm|Linear|Head|Attention|MLP|Mlp|MoE|Moe))\w*)"
-    r"(Layer|Block)\d*(V\d+)?"
-)
-# Operators that stay whole in a compiled model, one a layer.
-ATTENTION: Final = re.compile(
-    r"(.*::)?(unified_(mla_)?attention|(gdn|linear)_attention|mamba_mixer|short_conv)\w*"
-)
 # An annotation around a capture that names its shape: capture_32_FULL.
 _SHAPE: Final = re.compile(r"capture_\w+")
 _SHAPE_IN_FILE: Final = re.compile(r"(?:^|_)(bs_\d+)(?=_|\.)")
-_INSTANCE: Final = re.compile(r"(.+)_\d+")
-BY_MODULE, BY_ATTENTION, BY_NOTHING = "module", "attention", ""
-
-
-class Node(NamedTuple):
-    """One node of a graph. `kind` is LAUNCH, COPY or SET; `kernel` is None when not recorded."""
-
-    kind: int
-    kernel: str | None
-    forward: int  # how often its layer, else its outermost module, ran before
-    layer: int | None
-    layer_module: str  # path to the layer's module; empty where none is or none has a name
-    part: str  # module class inside the layer, or an operator
-    module: str
-    operator: str  # what the innermost module called
-    inner: str  # what made the launch call
 
 
 @dataclass(frozen=True)
@@ -186,7 +161,9 @@ class _View:
         )
         shape = [name for name in map(self._range_name, around[0]) if _SHAPE.match(name)]
         in_file = _SHAPE_IN_FILE.search(PurePath(self.trace.path).name)
-        nodes, layers_by = _nodes(self, launches, stacks)
+        nodes, layers_by = nodes_of(
+            [self._call(call, stack) for call, stack in zip(launches.tolist(), stacks, strict=True)]
+        )
         return CapturedGraph(
             source=self.trace.path,
             rank=self.trace.rank,
@@ -198,26 +175,18 @@ class _View:
     def _range_name(self, row: int) -> str:
         return self.range_names[int(self.range_name[row])]
 
-    def modules(self, stack: Sequence[int]) -> list[tuple[int, str]]:
-        """(place in the stack, name) of the modules around a call, outermost first."""
-        return [
-            (place, self._range_name(row).removeprefix(MODULE_PREFIX))
-            for place, row in enumerate(stack)
-            if self.range_kind[row] == MODULE
-        ]
-
-    def operators(self, stack: Sequence[int]) -> list[tuple[int, str]]:
-        """(place in the stack, name) of the operators around a call, outermost first."""
-        return [
-            (place, self._range_name(row))
-            for place, row in enumerate(stack)
-            if self.range_kind[row] == OPERATOR
-        ]
-
-    def kernel_of(self, call: int) -> str | None:
-        """The kernel that the call's arguments name."""
-        code = int(self.kernel[call])
-        return self.kernels[code] if code >= 0 else None
+    def _call(self, call: int, stack: tuple[int, ...]) -> Call:
+        """A launch call with what lies around it."""
+        kernel = int(self.kernel[call])
+        named = [(place, self._range_name(row)) for place, row in enumerate(stack)]
+        kinds = [self.range_kind[row] for row in stack]
+        return Call(
+            kind=int(self.kind[call]),
+            kernel=self.kernels[kernel] if kernel >= 0 else None,
+            stack=stack,
+            modules=[(p, n.removeprefix(MODULE_PREFIX)) for p, n in named if kinds[p] == MODULE],
+            operators=[(p, n) for p, n in named if kinds[p] == OPERATOR],
+        )
 
 
 def _stacks(rows: Int, start: Int, end: Int, at: Int) -> list[tuple[int, ...]]:
@@ -236,98 +205,3 @@ def _stacks(rows: Int, start: Int, end: Int, at: Int) -> list[tuple[int, ...]]:
         stack = [row for row in stack if end[row] > time]
         out.append(tuple(stack))
     return out
-
-
-class _Counts:
-    """How often each name was entered: a range that is seen again is the same entry."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, dict[int, int]] = {}
-
-    def of(self, name: str, row: int) -> int:
-        """Number of this entry among those of `name`, from 0."""
-        entries = self._seen.setdefault(name, {})
-        return entries.setdefault(row, len(entries))
-
-
-def _nodes(
-    view: _View, launches: Int, stacks: list[tuple[int, ...]]
-) -> tuple[tuple[Node, ...], str]:
-    """The nodes of a graph, and what tells their layers."""
-    entries, layers = _Counts(), _Layers()
-    nodes: list[Node] = []
-    for call, stack in zip(launches.tolist(), stacks, strict=True):
-        modules, operators = view.modules(stack), view.operators(stack)
-        path = [name for _, name in modules]
-        innermost = modules[-1][0] if modules else -1
-        called = [name for place, name in operators if place > innermost]
-        inner = operators[-1][1] if operators else ""
-        at = next((i for i, name in enumerate(path) if LAYER.fullmatch(_class(name))), None)
-        entered = at if at is not None else 0
-        nodes.append(
-            Node(
-                kind=int(view.kind[call]),
-                kernel=view.kernel_of(call),
-                forward=entries.of(path[entered], stack[modules[entered][0]]) if path else 0,
-                layer=None if at is None else layers.number(path[:at], path[at]),
-                layer_module="" if at is None else "/".join(path[: at + 1]),
-                part=_part(path, at),
-                module="/".join(path),
-                operator=called[0] if called else inner,
-                inner=inner,
-            )
-        )
-    if any(node.layer is not None for node in nodes):
-        return tuple(nodes), BY_MODULE
-    return _counted_by_attention(nodes, [view.operators(stack) for stack in stacks], stacks)
-
-
-def _part(path: Sequence[str], layer: int | None) -> str:
-    """The class of the module right below the layer, outside layers that of the innermost."""
-    if not path:
-        return ""
-    return _class(path[-1] if layer is None else path[min(layer + 1, len(path) - 1)])
-
-
-class _Layers:
-    """Numbers layers in order of appearance, those below one parent together.
-
-    The number of an instance counts the modules of its class in the process, so that it is not
-    the layer's own where a draft model shares the class or layers are of two classes.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], dict[str, int]] = {}
-
-    def number(self, parents: Sequence[str], name: str) -> int:
-        """Number of that layer."""
-        known = self._known.setdefault(tuple(parents), {})
-        return known.setdefault(name, len(known))
-
-
-def _counted_by_attention(
-    nodes: list[Node], operators: list[list[tuple[int, str]]], stacks: list[tuple[int, ...]]
-) -> tuple[tuple[Node, ...], str]:
-    """The nodes of a compiled model: a layer reaches from one attention to the next.
-
-    What lies before the first attention is in no layer. The part is the operator.
-    """
-    out: list[Node] = []
-    seen: dict[int, int] = {}  # forward: attentions so far
-    last: dict[int, int] = {}  # forward: the attention that runs
-    for node, named, stack in zip(nodes, operators, stacks, strict=True):
-        forward = node.forward
-        anchor = next((stack[place] for place, name in named if ATTENTION.fullmatch(name)), None)
-        if anchor is not None and last.get(forward) != anchor:
-            last[forward] = anchor
-            seen[forward] = seen.get(forward, 0) + 1
-        count = seen.get(forward, 0)
-        part = node.operator or node.part
-        out.append(node._replace(layer=count - 1 if count else None, part=part))
-    return tuple(out), BY_ATTENTION if seen else BY_NOTHING
-
-
-def _class(name: str) -> str:
-    """A module's class without the number of the instance."""
-    match = _INSTANCE.fullmatch(name)
-    return match[1] if match else name

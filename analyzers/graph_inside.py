@@ -8,17 +8,18 @@ no such cycle), then over the ranks.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from specscope.analyzers.attribution import COLLECTIVES, Attribution
-from specscope.analyzers.captured_graphs import CapturedGraph, Node, graphs_of
+from specscope.analyzers.captured_graphs import CapturedGraph, graphs_of
 from specscope.analyzers.columns import Bool, Int
 from specscope.analyzers.coverage import counted_cycle
+from specscope.analyzers.graph_layers import Node
 from specscope.analyzers.graph_match import Reason, Replays, match
+from specscope.analyzers.graph_rows import Graphs, Inside, Operator, Part, Range, Refused
 from specscope.analyzers.links import GRAPH_LAUNCH, Ops
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.words import STAGES, UNPLACED
@@ -27,86 +28,6 @@ from specscope.traces.run import Note
 
 Float = npt.NDArray[np.float64]
 Key = TypeVar("Key", bound=Hashable)
-
-
-@dataclass(frozen=True)
-class Range:
-    """The least, the median and the greatest of the layers, in nanoseconds."""
-
-    low: float
-    median: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some nodes of a graph that belong together, in one launch."""
-
-    name: str
-    in_layer: bool
-    nodes: int
-    ns: float
-    share: float  # of the launch's work
-    collective_ns: float
-    layer_ns: Range | None  # in one layer of one forward; None outside layers
-
-
-@dataclass(frozen=True)
-class Operator:
-    """What the nodes of one operator do, in one launch; `inner` made the launch calls.
-
-    Where no operator is on record both are empty and `kernel` is the name of the op.
-    """
-
-    operator: str
-    inner: str
-    kernel: str
-    nodes: int
-    ns: float
-    share: float
-
-
-@dataclass(frozen=True)
-class Inside:
-    """One graph as one stage replays it. `titles` are the captures that it may be."""
-
-    stage: str
-    graph: int  # the first of the captured graphs that fit, by number
-    titles: tuple[str, ...]
-    ranks: tuple[int, ...]
-    launches: int
-    nodes: int
-    forwards: int
-    layers: int
-    layers_by: str
-    ns: float
-    in_layers: Part | None  # all nodes of layers
-    parts: tuple[Part, ...]
-    operators: tuple[Operator, ...]
-
-
-@dataclass(frozen=True)
-class Refused:
-    """Launches of one stage that were not mapped, and why."""
-
-    stage: str
-    launches: int
-    ops: int
-    reason: str
-    mend: str
-
-
-@dataclass(frozen=True)
-class Graphs:
-    """What the capture traces say of the replays. `replays` stand behind the tables."""
-
-    captured: tuple[CapturedGraph, ...]
-    inside: tuple[Inside, ...]
-    refused: tuple[Refused, ...]
-    launches: int  # graph launches with ops, over all ranks
-    mapped: int
-    replayed: int  # captured graphs that were, those of one content as one
-    replays: tuple[Replays, ...] = field(repr=False, default=())
 
 
 def inside_of(

@@ -9,13 +9,14 @@ mean different things, is not mapped; the reason is a sentence.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from specscope.analyzers import links
-from specscope.analyzers.captured_graphs import CapturedGraph, Node
+from specscope.analyzers.captured_graphs import CapturedGraph
 from specscope.analyzers.columns import Int
+from specscope.analyzers.graph_layers import Node
 from specscope.analyzers.kernel_names import is_stand_in, same_kernel
 from specscope.analyzers.rank import Rank
 from specscope.traces.sniff import printable
@@ -58,7 +59,27 @@ def match(rank: Rank, graphs: Sequence[CapturedGraph]) -> list[Replays]:
     for calls, ops in _launches(rank):
         fits, reason = _fit(_Replay(rank, ops[0]), own or graphs)
         found.append(Replays(rank.tables.rank, calls, ops, tuple(fits), reason))
-    return found
+    return _in_one_order(rank, found)
+
+
+def _in_one_order(rank: Rank, found: list[Replays]) -> list[Replays]:
+    """Launches of the same kernels in another order than most are refused where no name tells.
+
+    A graph on one stream runs in one order, so that some of the times are wrong then.
+    """
+    alike: dict[bytes, list[Replays]] = {}
+    for one in found:
+        if one.fits and any(graph.named < len(graph.nodes) for graph in one.fits):
+            alike.setdefault(np.sort(rank.ops.name[one.ops[0]]).tobytes(), []).append(one)
+    doubtful: set[int] = set()
+    for group in alike.values():
+        counts = [len(one.calls) for one in group]
+        usual = counts.index(max(counts)) if 2 * max(counts) > sum(counts) else None
+        doubtful |= {id(one) for place, one in enumerate(group) if place != usual}
+    reason = Reason(
+        "other launches run the same kernels in another order, and the capture has no kernel names"
+    )
+    return [replace(one, fits=(), reason=reason) if id(one) in doubtful else one for one in found]
 
 
 def _launches(rank: Rank) -> list[tuple[Int, Int]]:

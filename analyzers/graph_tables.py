@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from specscope.analyzers.captured_graphs import CapturedGraph
-from specscope.analyzers.graph_inside import Graphs
 from specscope.analyzers.graph_match import Replays
+from specscope.analyzers.graph_rows import Graphs
 from specscope.traces import schema
 
 

@@ -17,7 +17,7 @@ from specscope.analyzers.statistics import Estimate
 from specscope.traces.run import Note, Run
 
 if TYPE_CHECKING:
-    from specscope.analyzers.graph_inside import Graphs
+    from specscope.analyzers.graph_rows import Graphs
 
 SCHEMA_VERSION = 1
 

@@ -12,7 +12,7 @@ from specscope.dashboards.sections import stage_names
 from specscope.dashboards.units import count_text, share_text, time_text
 
 if TYPE_CHECKING:
-    from specscope.analyzers.graph_inside import Inside, Operator, Part
+    from specscope.analyzers.graph_rows import Inside, Operator, Part
 
 # Parts and operators that take less are only counted.
 _SMALL_SHARE: Final = 0.002

@@ -8,7 +8,7 @@ from specscope.analyzers.report import Report
 from specscope.dashboards.json_values import ns, share, text
 
 if TYPE_CHECKING:
-    from specscope.analyzers.graph_inside import Graphs, Inside, Operator, Part, Range
+    from specscope.analyzers.graph_rows import Graphs, Inside, Operator, Part, Range
 
 Json = dict[str, Any]
 

@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specscope.analyzers.captured_graphs import (
-    ATTENTION,
-    LAYER,
-    CapturedGraph,
-    _stacks,
-    graphs_of,
-)
+from specscope.analyzers.captured_graphs import CapturedGraph, _stacks, graphs_of
+from specscope.analyzers.graph_layers import ATTENTION, LAYER
 from specscope.traces.run import Note
 from tests.analyzers.captures import Drawn, capture, graph, read
 from tests.build import Timeline

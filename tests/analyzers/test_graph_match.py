@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from specscope.analyzers.graph_inside import own_ns
 from specscope.analyzers.kernel_names import qualified, same_kernel
 from specscope.analyzers.links import Ops
-from tests.analyzers.captures import NAMES, Drawn, graph, report_of, served
+from tests.analyzers.captures import NAMES, Drawn, graph, replay, report_of, served
 from tests.build import GEMM, Timeline
 
 LAYER = "Model_0/DecoderLayer_{}/MLP_{}"
@@ -144,6 +144,27 @@ def test_several_streams_are_mapped_where_every_name_agrees() -> None:
 def test_several_streams_in_another_order_are_refused_and_say_so() -> None:
     report = report_of(served(["b", "a"], streams=(7, 8)), graph(*named("a", "b")))
     assert warning(report).endswith("; its ops ran on 2 streams")
+
+
+def test_launches_in_another_order_than_most_are_refused_where_no_name_tells() -> None:
+    """A graph on one stream has one order: some times of those launches are wrong."""
+    t = served(["a", "b", "c"], launches=3)
+    odd = t.at(1000)
+    odd.mark("step[DECODE bs=1]", 0, 5)
+    replay(odd, ["b", "a", "c"])
+    report = report_of(t, graph(*NVIDIA))
+    assert (report.graphs.launches, report.graphs.mapped) == (4, 3)
+    assert "other launches run the same kernels in another order" in warning(report)
+    told = (graph(*named(*kernels)) for kernels in ("abc", "bac"))
+    assert report_of(t, *told).graphs.mapped == 4
+
+
+def test_where_no_order_is_that_of_most_none_is_believed() -> None:
+    t = served(["a", "b", "c"])
+    odd = t.at(1000)
+    odd.mark("step[DECODE bs=1]", 0, 5)
+    replay(odd, ["b", "a", "c"])
+    assert report_of(t, graph(*NVIDIA)).graphs.mapped == 0
 
 
 def test_one_line_stands_for_all_launches_that_are_refused_alike() -> None:
