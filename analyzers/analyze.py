@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from specscope.analyzers import (
     activities,
@@ -32,14 +33,22 @@ from specscope.analyzers.unprofiled import Reference, cycle_ns
 from specscope.analyzers.words import EVIDENCE, percent
 from specscope.traces.run import Note, RankTables, Run
 
+if TYPE_CHECKING:
+    from specscope.analyzers.graph_rows import Graphs
+    from specscope.traces.graph_capture import CaptureTrace
+
 
 @dataclass(frozen=True)
 class Options:
-    """How to analyse. `evidence` narrows the kinds of evidence that may be used."""
+    """How to analyse. `evidence` narrows the kinds of evidence that may be used.
+
+    `captures` are graph-capture traces: they show the inside of graph launches.
+    """
 
     reference: Reference = field(default_factory=Reference)
     rules: activities.Rules | None = None
     evidence: tuple[str, ...] = EVIDENCE
+    captures: tuple[CaptureTrace, ...] = ()
 
 
 def analyze(run: Run, options: Options | None = None) -> Report:
@@ -123,6 +132,7 @@ def _report(
             max(len(a.placed.placement.openings) for a in attributed),
             engine,
         )
+    graphs, graph_tables, graph_notes = _graphs(options, prepared, attributed, leading)
     cycle_rows = tuple(rows.cycle_rows(attributed, lead))
     found = [
         *run.notes,
@@ -136,6 +146,7 @@ def _report(
         *warnings.ranks_apart(shares),
         *warnings.one_rank(run, attributed),
         *warnings.log_shortened(run),
+        *graph_notes,
     ]
     return Report(
         run=run,
@@ -153,8 +164,25 @@ def _report(
         speculates=speculates,
         on_host=on_host,
         clock=log_clock or ("host" if on_host else "gpu"),
-        tables=Tables(run, attributed),
+        graphs=graphs,
+        tables=Tables(run, attributed, graph_tables),
     )
+
+
+def _graphs(
+    options: Options,
+    prepared: list[ranks.Rank],
+    attributed: list[Attribution],
+    leading: list[Bool],
+) -> tuple[Graphs | None, dict[str, Callable[[], pa.Table]], list[Note]]:
+    """The inside of graph launches, its tables, and what is to be said of it."""
+    if not options.captures:
+        return None, {}, []
+    # Few analyses need these modules.
+    from specscope.analyzers import graph_inside, graph_tables
+
+    graphs, notes = graph_inside.inside_of(options.captures, prepared, attributed, leading)
+    return graphs, graph_tables.of(graphs), notes
 
 
 def _leading_cycles(one: Attribution, lead: tuple[str, int | None] | None) -> Bool:

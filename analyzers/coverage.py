@@ -47,7 +47,7 @@ def measure(one: Attribution, rows: Bool) -> Coverage:
     placed = one.placed_segment[inside]
     busy, whole = int(ns[work].sum()), int(ns.sum())
     lost = without_op(one.rank)
-    cycle_of_call = _counted_cycle(one, rows)
+    cycle_of_call = counted_cycle(one, rows)
     host = one.on_host
     return Coverage(
         rank=one.number,
@@ -68,7 +68,7 @@ def measure(one: Attribution, rows: Bool) -> Coverage:
     )
 
 
-def _counted_cycle(one: Attribution, rows: Bool) -> Int:
+def counted_cycle(one: Attribution, rows: Bool) -> Int:
     """Per call the counted cycle that the host launched it in, -1: none."""
     start, cut = one.rank.calls.start, one.cycles
     if not len(cut):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from specscope.analyzers.coverage import Coverage
 from specscope.analyzers.links import LAUNCHING
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.words import percent
+from specscope.traces.kineto_names import CAPTURE_BEGIN, call_kind
 from specscope.traces.run import Run
 
 MIN_CYCLES = 3
@@ -100,10 +102,21 @@ def _no_stages(run: Run) -> str:
     if not any(one.ops.num_rows or one.calls.num_rows or one.ranges.num_rows for one in run.ranks):
         return "no work recorded in this trace"
     captures = [name for name in names if (mark := marks.read(name)) and mark.role == "capture"]
-    if captures:
-        return f"a trace of graph capture ({captures[0]}), not of serving: no cycle runs in it"
+    if captures or _only_captures(run):
+        named = f" ({captures[0]})" if captures else ""
+        return (
+            f"a trace of graph capture{named}, not of serving: no cycle runs in it; give it with "
+            "--capture-trace beside a trace of serving"
+        )
     seen = ", ".join(list(names)[:8]) or "none"
     return f"no stages found: nothing in the trace names or shows them (annotations: {seen})"
+
+
+def _only_captures(run: Run) -> bool:
+    """Are graphs captured and none launched?"""
+    names = {str(name) for one in run.ranks for name in one.calls["name"].unique().to_pylist()}
+    launched = any(call_kind(name) == "graph_launch" for name in names)
+    return not launched and any(re.match(CAPTURE_BEGIN, name) for name in names)
 
 
 def _too_few(cycles: int) -> str:

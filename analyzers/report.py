@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,6 +15,9 @@ from specscope.analyzers.coverage import Coverage
 from specscope.analyzers.shares import StageShare
 from specscope.analyzers.statistics import Estimate
 from specscope.traces.run import Note, Run
+
+if TYPE_CHECKING:
+    from specscope.analyzers.graph_rows import Graphs
 
 SCHEMA_VERSION = 1
 
@@ -113,6 +116,7 @@ class Report:
     speculates: bool
     on_host: bool
     clock: str = "gpu"  # `host`: a run on the CPU or a log without events; `cuda_events`: a log
+    graphs: Graphs | None = None  # the inside of graph launches, where capture traces were given
     tables: Mapping[str, pa.Table] = field(repr=False, default_factory=dict)
 
     def share(self, stage: str, rank: int | None = None) -> StageShare | None:

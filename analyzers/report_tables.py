@@ -17,7 +17,10 @@ from specscope.traces.run import Run
 
 
 class Tables(Mapping[str, pa.Table]):
-    """The tables of design section 4 over all ranks, each made when it is asked for."""
+    """The tables of design section 4 over all ranks, each made when it is asked for.
+
+    `more` are tables that only some analyses have, by name.
+    """
 
     _OWN: Mapping[str, Callable[[Attribution], pa.Table]] = {
         "stages": attribution.stages_table,
@@ -27,11 +30,17 @@ class Tables(Mapping[str, pa.Table]):
     }
     _READ = ("ops", "calls", "ranges", "collectives", "tracks", "sources", "losses")
 
-    def __init__(self, run: Run, attributed: Sequence[Attribution]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        attributed: Sequence[Attribution],
+        more: Mapping[str, Callable[[], pa.Table]] | None = None,
+    ) -> None:
         self._run = run
         logs = any(rank.cycle_log is not None for rank in run.ranks)
         self._read = (*self._READ, "cycle_log") if logs else self._READ
         self._attributed = attributed
+        self._more = dict(more or {})
         self._made: dict[str, pa.Table] = {}
 
     def __getitem__(self, name: str) -> pa.Table:
@@ -40,15 +49,17 @@ class Tables(Mapping[str, pa.Table]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self._OWN, *self._read))
+        return iter((*self._OWN, *self._read, *self._more))
 
     def __len__(self) -> int:
-        return len(self._OWN) + len(self._read)
+        return len(self._OWN) + len(self._read) + len(self._more)
 
     def _make(self, name: str) -> pa.Table:
         if name in self._OWN:
             pieces = [self._OWN[name](one) for one in self._attributed]
             return pa.concat_tables(pieces) if pieces else schema.empty(name)
+        if name in self._more:
+            return self._more[name]()
         if name not in self._read:
             raise KeyError(name)
         placed = {one.number: one for one in self._attributed}

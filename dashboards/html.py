@@ -18,7 +18,7 @@ from plotly.offline import get_plotlyjs
 
 from specscope import __version__
 from specscope.analyzers.report import Report
-from specscope.dashboards import sections
+from specscope.dashboards import graph_sections, sections
 from specscope.dashboards.cycle_slice import CycleSlice, chosen_cycles, parts_of
 from specscope.dashboards.figures import MOST_BARS, parts_figure, timeline_figure
 from specscope.dashboards.grid import Grid
@@ -147,12 +147,19 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
     grids = [
         *sections.rank_grids(report, every_rank),
         sections.activity_grid(report, _MOST_ACTIVITIES),
+        *graph_sections.graph_grids(report),
         sections.idle_grid(report),
         sections.other_cycles_grid(report),
     ]
     yield from (_table(grid) for grid in grids if grid is not None)
     yield "<h2>What this stands on</h2>"
-    yield _bullets([*sections.coverage_lines(report), *sections.loss_lines(report)])
+    yield _bullets(
+        [
+            *sections.coverage_lines(report),
+            *graph_sections.graph_lines(report),
+            *sections.loss_lines(report),
+        ]
+    )
     files = sections.file_grid(report)
     if files is not None:
         yield _table(files)

@@ -7,7 +7,6 @@ other figures to 9 significant digits; what is not known is null, never NaN.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,14 +14,18 @@ from specscope import __version__
 from specscope.analyzers.report import SCHEMA_VERSION, Report
 from specscope.analyzers.shares import StageShare
 from specscope.dashboards.checked import Checked
+from specscope.dashboards.json_graphs import graphs_json
+from specscope.dashboards.json_values import figure as _figure
+from specscope.dashboards.json_values import interval_ns as _interval_ns
+from specscope.dashboards.json_values import ns as _ns
+from specscope.dashboards.json_values import share as _share
+from specscope.dashboards.json_values import shares as _shares
+from specscope.dashboards.json_values import text as _text
 
 Json = dict[str, Any]
 
-SHARE_DECIMALS: Final = 6
-FIGURE_DIGITS: Final = 9
 # More losses than this are counted only; losses.parquet has them all.
 MOST_LOSSES: Final = 1000
-_LONGEST_TEXT: Final = 10_000
 
 
 def json_text(report: Report, checked: Sequence[Checked] = ()) -> str:
@@ -52,6 +55,7 @@ def as_json(report: Report, checked: Sequence[Checked] = ()) -> Json:
         "activities": _activities(report),
         "other_activity_share": _share(report.other_share),
         "unprofiled": _unprofiled(report),
+        "graphs": graphs_json(report),
         "coverage": _coverage(report),
         "losses": [_loss(row) for row in losses.slice(0, MOST_LOSSES).to_pylist()],
         "losses_in_all": losses.num_rows,
@@ -235,32 +239,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return _figure(value)
     return _text(value)
-
-
-def _text(value: object) -> str:
-    return str(value)[:_LONGEST_TEXT]
-
-
-def _ns(value: float | None) -> int | None:
-    return round(value) if value is not None and math.isfinite(value) else None
-
-
-def _figure(value: float | None) -> float | None:
-    if value is None or not math.isfinite(value):
-        return None
-    return float(f"{value:.{FIGURE_DIGITS}g}")
-
-
-def _share(value: float | None) -> float | None:
-    return round(value, SHARE_DECIMALS) if value is not None and math.isfinite(value) else None
-
-
-def _shares(pair: tuple[float, float] | None) -> list[float | None] | None:
-    """A range of shares; null when an end is not known."""
-    ends = [_share(value) for value in pair or (None, None)]
-    return None if None in ends else ends
-
-
-def _interval_ns(pair: tuple[float, float]) -> list[int | None] | None:
-    ends = [_ns(value) for value in pair]
-    return None if None in ends else ends

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from specscope.analyzers.report import Report
-from specscope.dashboards import sections
+from specscope.dashboards import graph_sections, sections
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.safe_text import clean, clean_lines
 
@@ -66,13 +66,20 @@ def _details(report: Report) -> Iterator[str]:
     grids = [
         *sections.rank_grids(report, every_rank),
         sections.activity_grid(report, _MOST_ACTIVITIES),
+        *graph_sections.graph_grids(report),
         sections.idle_grid(report),
         sections.other_cycles_grid(report),
     ]
     for grid in grids:
         if grid is not None:
             yield from _table(grid)
-    yield _bullets([*sections.coverage_lines(report), *sections.loss_lines(report)])
+    yield _bullets(
+        [
+            *sections.coverage_lines(report),
+            *graph_sections.graph_lines(report),
+            *sections.loss_lines(report),
+        ]
+    )
     files = sections.file_grid(report)
     if files is not None:
         yield from _table(files)

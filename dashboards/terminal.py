@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specscope.analyzers.report import Report
-from specscope.dashboards import sections
+from specscope.dashboards import graph_sections, sections
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.layout import BOLD, DIM, fitting, grid_lines, grid_width, hanging, packed
 from specscope.dashboards.palette import stage_colour
@@ -90,9 +90,22 @@ def _grids(report: Report, width: int) -> Iterator[Grid]:
     )
     yield from sections.rank_grids(report, in_a_row)
     activities = fitting(lambda most: sections.activity_grid(report, most), (4, 3, 2), width)
-    for grid in (activities, sections.idle_grid(report), sections.other_cycles_grid(report)):
+    if activities is not None:
+        yield activities
+    yield from _graph_grids(report, width)
+    for grid in (sections.idle_grid(report), sections.other_cycles_grid(report)):
         if grid is not None:
             yield grid
+
+
+def _graph_grids(report: Report, width: int) -> list[Grid]:
+    """The inside of graphs, names cut so that the grids fit."""
+    grids: list[Grid] = []
+    for name_chars in (graph_sections.LONGEST_NAME, 40, 32, 24, 18):
+        grids = graph_sections.graph_grids(report, name_chars)
+        if all(grid_width(grid) <= width for grid in grids):
+            break
+    return grids
 
 
 def _verdict(report: Report, console: Console) -> list[Text]:
@@ -174,7 +187,7 @@ def _warnings(report: Report, console: Console) -> list[Text]:
 def _evidence(report: Report, console: Console) -> list[Text]:
     """What the figures stand on: coverage, losses, files."""
     lines = [Text("What this stands on", BOLD)]
-    for text in sections.coverage_lines(report):
+    for text in [*sections.coverage_lines(report), *graph_sections.graph_lines(report)]:
         lines += hanging(text, console, indent=0)
     for text in sections.loss_lines(report):
         lines += hanging(text, console, first="  -", indent=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from specscope.traces.schema import CYCLE_LOG, DERIVED, SCHEMA_VERSION, TABLES
+from specscope.traces.schema import CYCLE_LOG, DERIVED, GRAPHS, SCHEMA_VERSION, TABLES
 
 HEAD = f"""# Tables
 
@@ -16,7 +16,8 @@ Times are integer nanoseconds of each file's own clock. To compare the times of 
 come from the trace and may hold anything: treat them as hostile text.
 
 `cycle_log` is there when a [cycle log](cycle_log.md) was read; then `ops`, `calls` and `ranges`
-are empty.
+are empty. `captured_graphs` and `graph_nodes` are there when capture traces were given
+([graphs.md](graphs.md)).
 
 `rank` is added to the tables that are read from a file; `stage` and `activity` (words) to `ops`.
 """
@@ -33,7 +34,7 @@ def rows(name: str, schema: pa.Schema) -> str:
     return "\n".join(lines) + "\n"
 
 
-_ALL = {**TABLES, **DERIVED, "cycle_log": CYCLE_LOG}
+_ALL = {**TABLES, **DERIVED, "cycle_log": CYCLE_LOG, **GRAPHS}
 
 
 def main() -> str:

@@ -11,7 +11,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Options", "Reference", "Report", "Run", "SpecscopeError", "analyze", "attach", "load"]
+__all__ = [
+    "Options",
+    "Reference",
+    "Report",
+    "Run",
+    "SpecscopeError",
+    "analyze",
+    "attach",
+    "load",
+    "load_capture_traces",
+]
 
 if TYPE_CHECKING:
     from specscope.analyzers.analyze import Options, analyze
@@ -19,6 +29,7 @@ if TYPE_CHECKING:
     from specscope.analyzers.unprofiled import Reference
     from specscope.profiler.attach import attach
     from specscope.traces.errors import SpecscopeError
+    from specscope.traces.graph_capture import load_capture_traces
     from specscope.traces.load import load
     from specscope.traces.run import Run
 
@@ -32,6 +43,7 @@ _HOME = {
     "analyze": "specscope.analyzers.analyze",
     "attach": "specscope.profiler.attach",
     "load": "specscope.traces.load",
+    "load_capture_traces": "specscope.traces.graph_capture",
 }
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specscope import __version__, exits
 from specscope.analyzers import activities, checks
@@ -25,6 +26,9 @@ from specscope.traces.errors import EvidenceError, UsageError
 from specscope.traces.load import DEFAULT_MAX_TEXT_BYTES, load
 from specscope.traces.run import Run
 from specscope.traces.scan import reader_name
+
+if TYPE_CHECKING:
+    from specscope.traces.graph_capture import CaptureTrace
 
 STDIN = STDOUT = "-"
 # First bytes of what specscope writes: only such a file may be overwritten by `--json PATH`,
@@ -48,6 +52,7 @@ class Request:
     batch: int | None = None
     rank: int | None = None
     cycle: int | None = None
+    capture_traces: tuple[str, ...] = ()
     activity_rules: Path | None = None
     frames: bool = False
     max_text: int | None = None
@@ -69,8 +74,9 @@ def run(request: Request) -> int:
     _say_reader(request)
     with _timed(request, "read"):
         found = _load(request)
+        captures = _load_captures(request)
     with _timed(request, "analysed"):
-        report = analyze(found, Options(_reference(request), rules))
+        report = analyze(found, Options(_reference(request), rules, captures=captures))
     results = [_decide(check, report) for check in wanted]
     with _timed(request, "written"):
         # The answer first: it is there also when a file cannot be written.
@@ -155,6 +161,18 @@ def _load(request: Request) -> Run:
         )
 
 
+def _load_captures(request: Request) -> tuple[CaptureTrace, ...]:
+    if not request.capture_traces:
+        return ()
+    from specscope.traces.graph_capture import load_capture_traces
+
+    limit = DEFAULT_MAX_TEXT_BYTES if request.max_text is None else request.max_text
+    with reading(sys.stderr, enabled=not request.quiet) as on_progress:
+        return load_capture_traces(
+            request.capture_traces, max_text_bytes=limit, on_progress=on_progress
+        )
+
+
 def _reference(request: Request) -> Reference:
     return Reference(
         request.cycle_ms, request.tokens_per_second, request.accept_length, request.batch
@@ -197,8 +215,9 @@ def _documents(
 
 def _keep_inputs(path: Path, report: Report) -> None:
     """Never write over a trace that was read."""
-    for rank in report.run.ranks:
-        source = Path(str(rank.facts.get("path", "")))
+    read = [str(rank.facts.get("path", "")) for rank in report.run.ranks]
+    captured = report.graphs.captured if report.graphs else ()
+    for source in map(Path, dict.fromkeys((*read, *(graph.source for graph in captured)))):
         with contextlib.suppress(OSError):
             if source.samefile(path):
                 raise UsageError(f"{clean(path, 200)} is a trace that was read; name another file")

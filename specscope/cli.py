@@ -27,6 +27,7 @@ Examples:
   analyze traces/ --check 'verify.share>=0.95'    exit code 1 when it fails
   analyze traces/ --json report.json --html report.html --parquet tables/
   analyze traces/ --cycle 4 --rank 1    every op of one cycle, in order
+  analyze traces/ --capture-trace traces/graph_capture_profile
   zcat trace.json.gz | analyze - --json | jq .verdict
 
 \b
@@ -130,6 +131,15 @@ _PATH: Final = click.Path(path_type=Path)
     metavar="N",
     type=click.IntRange(min=0),
     help="Show the ops of cycle N in order, with the idle between them and its cause.",
+)
+@click.option(
+    "--capture-trace",
+    "capture_traces",
+    metavar="PATH",
+    type=click.Path(),
+    multiple=True,
+    help="Graph-capture trace, or a folder with them: show the inside of graphs by layer and "
+    "module (docs/graphs.md). Repeatable.",
 )
 @click.option(
     "--activity-rules",

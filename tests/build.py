@@ -16,7 +16,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -88,12 +88,16 @@ class Timeline:
         """Record a framework operator."""
         self._host("cpu_op", name, (start, end), {"External id": next(self.ids)})
 
-    def call(self, api: str, start: Microseconds, end: Microseconds) -> int:
+    def call(self, api: str, start: Microseconds, end: Microseconds, **more: Any) -> int:
         """Record a runtime or driver call; its correlation comes back."""
         correlation = next(self.ids)
         category = "cuda_driver" if api.startswith("cu") and api[2].isupper() else "cuda_runtime"
-        self._host(category, api, (start, end), {"cbid": 1, "correlation": correlation})
+        self._host(category, api, (start, end), {"cbid": 1, "correlation": correlation, **more})
         return correlation
+
+    def module(self, name: str, start: Microseconds, end: Microseconds) -> None:
+        """Record the frame of a module, named `class_instance`."""
+        self.frame(f"nn.Module: {name}", start, end)
 
     def sync(
         self, start: Microseconds, end: Microseconds, api: str = "cudaStreamSynchronize"
@@ -132,13 +136,23 @@ class Timeline:
         self._gpu("gpu_memcpy", name, (gpu_start, gpu_end), stream, correlation, bytes=64)
 
     def graph(
-        self, start: Microseconds, end: Microseconds, *kernels: Kernel, stream: int = STREAM
+        self,
+        start: Microseconds,
+        end: Microseconds,
+        *kernels: Kernel,
+        stream: int = STREAM,
+        streams: Sequence[int] = (),
     ) -> None:
-        """Call [start, end) replays a graph; all its kernels carry the call's correlation."""
+        """Call [start, end) replays a graph; all its ops carry the call's correlation.
+
+        What is named as copies and sets are named is one. `streams` has one for each op.
+        """
         correlation = self.call("cudaGraphLaunch", start, end)
         for node, (name, gpu_start, gpu_end) in enumerate(kernels):
             inside = {"graph id": 1, "graph node id": (1 << 32) + node}
-            self._gpu("kernel", name, (gpu_start, gpu_end), stream, correlation, **inside)
+            category = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}.get(name[:6], "kernel")
+            on = streams[node] if streams else stream
+            self._gpu(category, name, (gpu_start, gpu_end), on, correlation, **inside)
 
     def orphan(
         self,

@@ -47,7 +47,11 @@ ROLES: Final[tuple[tuple[str, str, str], ...]] = (
     (r"profiler_out_.*\.txt|.*profiler_out.*\.txt", "table", "a text table, not a trace"),
     (r".*-memory\.pickle|.*\.(pickle|pkl)", "memory", "a pickle, never opened"),
     (r".*\.async_llm.*", "frontend", "front-end process, no GPU work in it"),
-    (r".*graph_capture.*|bs_\d+_rank\d+\..*", "graph_capture", "recorded while graphs were built"),
+    (
+        r".*graph[_-]capture.*|(.+_)?bs_\d+(_.+)?_rank\d+\..*",
+        "graph_capture",
+        "recorded while graphs were built; --capture-trace reads it",
+    ),
     (r"merged-.*\.json(\.gz)?", "merged", "the ranks of one capture merged into one file"),
     (r".*\.(json|trace)(\.gz)?|.*\.gz", "trace", ""),
     (r".*\.(sqlite|nsys-rep|qdrep|qdstrm)", "report", "Nsight input, not read yet"),

@@ -59,12 +59,18 @@ def choose(folder: Path) -> Choice:
     Raises TraceFormatError when there is no trace, UsageError when the folder cannot be read.
     """
     own = _choose_here(folder)
-    if own.files:
+    if own.files and not _is_graph_capture(own):
         return own
-    below = [(child, _choose_here(child)) for child in _children(folder, folders=True)]
+    below = [(child, _choose_here(child)) for child in children(folder, folders=True)]
     found = [(child, choice) for child, choice in below if choice.files]
+    served = [(child, choice) for child, choice in found if not _is_graph_capture(choice)]
+    if own.files and not served:
+        return own
     if not found:
         raise TraceFormatError(_nothing_found(folder, own.listed))
+    # Traces of serving go before those of a graph capture, which may well be newer.
+    aside = [(child, choice) for child, choice in found if served and _is_graph_capture(choice)]
+    found = served or found
     captures = [
         (_Capture(tuple(_file(path) for path in choice.files)), child, choice)
         for child, choice in found
@@ -72,6 +78,8 @@ def choose(folder: Path) -> Choice:
     order = _newest_first([capture for capture, _, _ in captures])
     (_, newest, choice), *older = (captures[index] for index in order)
     listed = [_line(child, "another capture, older", "/") for _, child, _ in older]
+    listed += [_line(child, why_not_read(choice.files[0].name), "/") for child, choice in aside]
+    listed += [_line(path, why_not_read(path.name)) for path in own.files]
     notes = list(choice.notes)
     if older:
         notes.append(_several(len(captures), f"{printable(newest.name, 120)}/"))
@@ -79,14 +87,19 @@ def choose(folder: Path) -> Choice:
     return Choice(choice.files, own.listed + inside + tuple(listed), tuple(notes))
 
 
+def _is_graph_capture(choice: Choice) -> bool:
+    """Were all files of it recorded while graphs were built, so that none is a rank of a run?"""
+    return all(read_name(path.name).role == "graph_capture" for path in choice.files)
+
+
 def _choose_here(folder: Path) -> Choice:
     """The newest capture among the files right in `folder`; no files when there is none."""
     traces: list[_File] = []
     others: list[_File] = []
     listed: list[str] = []
-    for path in _children(folder, folders=False):
+    for path in children(folder, folders=False):
         file = _file(path)
-        reason = _why_not_trace(path) if not _is_aside(file) else ""
+        reason = why_not_trace(path) if not _is_aside(file) else ""
         if file.name.role in {"trace", "merged"} and not reason:
             traces.append(file)
         elif _is_aside(file):
@@ -210,7 +223,7 @@ def _file(path: Path) -> _File:
     return _File(path, read_name(path.name), path.stat().st_mtime_ns)
 
 
-def _children(folder: Path, *, folders: bool) -> list[Path]:
+def children(folder: Path, *, folders: bool) -> list[Path]:
     """Files or folders right in `folder`, hidden ones left out, by name."""
     try:
         found = sorted(
@@ -228,7 +241,7 @@ def _children(folder: Path, *, folders: bool) -> list[Path]:
     return found
 
 
-def _why_not_trace(path: Path) -> str:
+def why_not_trace(path: Path) -> str:
     """Why the head of the file says that it is no trace; empty when it may be one."""
     role = read_name(path.name).role
     if role not in {"trace", "merged"}:

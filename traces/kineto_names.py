@@ -63,6 +63,10 @@ CALL_RULES: Final[tuple[tuple[str, str], ...]] = (
     (r"(cu|hip)Mem(Alloc|Free|HostAlloc|HostRegister|Create|Release|Map|Unmap)", "alloc"),
 )
 
+# Calls that begin and end the capture of a graph; what is called between becomes its nodes.
+CAPTURE_BEGIN: Final = r"(cuda|cu|hip)StreamBeginCapture(ToGraph)?" + _SUFFIX
+CAPTURE_END: Final = r"(cuda|cu|hip)StreamEndCapture" + _SUFFIX
+
 _CALL_PATTERNS = tuple((re.compile(pattern), kind) for pattern, kind in CALL_RULES)
 
 

@@ -80,13 +80,19 @@ def _choose(given: Sequence[str | Path]) -> tuple[Choice, bool]:
         raise UsageError("no trace given; give files or a folder")
     paths = [Path(path) for path in given]
     for path in paths:
-        _check_exists(path)
+        check_exists(path)
     if len(paths) == 1 and str(paths[0]) != STDIN and paths[0].is_dir():
         return choose(paths[0]), True
     choices = [
         choose(path) if str(path) != STDIN and path.is_dir() else Choice((path,)) for path in paths
     ]
     files = [file for choice in choices for file in choice.files]
+    captured = [file for file in files if read_name(file.name).role == "graph_capture"]
+    if captured and len(captured) < len(files):
+        raise UsageError(
+            f"{printable(captured[0].name, 120)} was recorded while graphs were built and is no "
+            "rank of a run; give it with --capture-trace"
+        )
     if len(set(map(str, files))) < len(files):
         raise UsageError("the same file is given twice; give each rank once")
     listed = tuple(line for choice in choices for line in choice.listed)
@@ -94,7 +100,8 @@ def _choose(given: Sequence[str | Path]) -> tuple[Choice, bool]:
     return Choice(tuple(files), listed, notes), False
 
 
-def _check_exists(path: Path) -> None:
+def check_exists(path: Path) -> None:
+    """Raises UsageError for a path that is not there or may not be read."""
     if str(path) == STDIN:
         return
     title = printable(str(path), 200)
@@ -103,12 +110,13 @@ def _check_exists(path: Path) -> None:
     except FileNotFoundError as error:
         raise UsageError(f"{title} does not exist; check the path") from error
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if not os.access(path, os.R_OK):
         raise UsageError(f"{title} cannot be read: permission denied; check its owner and mode")
 
 
-def _unreadable(path: Path, error: Exception) -> UsageError:
+def unreadable(path: Path, error: Exception) -> UsageError:
+    """The error for a file that the system does not let us read."""
     reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
     return UsageError(f"{printable(str(path), 200)} cannot be read: {reason}; check the path")
 
@@ -176,7 +184,7 @@ def _read_logs(paths: Sequence[Path]) -> list[FileTables]:
     try:
         return [FileTables(path, (tables,)) for path, tables in cycle_log.read_logs(paths)]
     except OSError as error:
-        raise _unreadable(Path(error.filename or paths[0]), error) from error
+        raise unreadable(Path(error.filename or paths[0]), error) from error
 
 
 def available_cores() -> int:
@@ -204,7 +212,7 @@ def read_one(path: Path, options: ScanOptions, *, use_cache: bool) -> FileTables
     except SpecscopeError:
         raise
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     except (MemoryError, RecursionError) as error:
         raise TraceFormatError(
             f"{printable(path.name, 120)} needs more memory than there is ({type(error).__name__})"

@@ -21,7 +21,7 @@ _RECORD: Final = "start the profiler while requests are running"
 def read_file(path: Path, fingerprint: str, options: ScanOptions) -> list[RankTables]:
     """The ranks in the file at `path`. Raises TraceFormatError, in one line, and OSError."""
     packed = sniff.check(path)
-    documents = _documents(path, options, path.name)
+    documents = documents_of(path, options, path.name)
     source = kineto.Source(
         path=str(path),
         format="kineto-json.gz" if packed else "kineto-json",
@@ -36,7 +36,7 @@ def read_file(path: Path, fingerprint: str, options: ScanOptions) -> list[RankTa
 def read_stream(path: Path, options: ScanOptions) -> list[RankTables]:
     """The ranks in text that can be read only once: a pipe, or `-` for standard input."""
     name = "standard input" if str(path) == STDIN else path.name
-    documents = _documents(STDIN if str(path) == STDIN else path, options, name)
+    documents = documents_of(STDIN if str(path) == STDIN else path, options, name)
     size = documents[-1].end
     # A stream cannot be read again for its blocks: its size is all there is to know it by.
     fingerprint = hashlib.sha256(str(size).encode()).hexdigest()
@@ -44,7 +44,7 @@ def read_stream(path: Path, options: ScanOptions) -> list[RankTables]:
     return kineto.rank_tables(documents, source)
 
 
-def _documents(source: Path | str, options: ScanOptions, name: str) -> list[Document]:
+def documents_of(source: Path | str, options: ScanOptions, name: str) -> list[Document]:
     """The documents with events in them; refuses a text without any, naming what it is."""
     title = sniff.printable(name, 120)
     try:

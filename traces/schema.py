@@ -193,7 +193,38 @@ CYCLE_LOG = _schema(
     ("reason?", WORD, "queue_full, rotated_away, write_failed"),
 )
 
+# The inside of graphs, where graph-capture traces were given (docs/graphs.md).
+
+CAPTURED_GRAPHS = _schema(
+    ("graph", pa.int64(), "number of the captured graph, from 0"),
+    ("source", pa.string(), "capture trace it was read from"),
+    ("rank?", pa.int32(), "rank recorded in that file, or null"),
+    ("shape?", pa.string(), "mark around the capture, such as capture_32_FULL"),
+    ("nodes", pa.int64(), "calls that become work on the GPU"),
+    ("named_nodes", pa.int64(), "of them with the kernel's name on record"),
+    ("layers", pa.int64(), "distinct layers"),
+    ("layers_by", WORD, "module, attention, or empty: nothing tells them"),
+    ("launches", pa.int64(), "replays that were mapped to it, over all ranks"),
+)
+
+GRAPH_NODES = _schema(
+    ("rank", pa.int32(), "rank"),
+    ("op_id", pa.int64(), "op, see ops"),
+    ("call_id", pa.int64(), "graph launch, see calls"),
+    ("graph", pa.int64(), "captured graph, see captured_graphs"),
+    ("position", pa.int64(), "place of the node in the graph, from 0"),
+    ("forward", pa.int64(), "how often its layer, or outermost module, ran before in the graph"),
+    ("layer?", pa.int64(), "layer of the model, from 0; null outside layers"),
+    ("part", NAME, "module class inside the layer; an operator where modules do not say"),
+    ("module", NAME, "modules around the call, outermost first; empty: none"),
+    ("operator", NAME, "what the innermost module called; empty: none on record"),
+    ("inner_operator", NAME, "operator that made the launch call; empty: none on record"),
+)
+
 DERIVED = {"stages": STAGES, "cycles": CYCLES, "segments": SEGMENTS, "parts": PARTS}
+
+# There only when capture traces were given.
+GRAPHS = {"captured_graphs": CAPTURED_GRAPHS, "graph_nodes": GRAPH_NODES}
 
 
 def empty(name: str) -> pa.Table:

@@ -16,6 +16,7 @@ from tests.build import Timeline
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = "examples/tp2-70b-eagle3"
+CAPTURED = "tests/data/own-graph-capture"
 # Importing a module of cases registers what it draws.
 DRAWN = (cases_ranges, cases_sglang, cases_vllm)
 
@@ -40,6 +41,18 @@ def bundled() -> Any:
     os.chdir(ROOT)
     try:
         return specscope.analyze(load(BUNDLED, cache=False))
+    finally:
+        os.chdir(before)
+
+
+@cache
+def with_captures() -> Any:
+    """The report of a recording with its graph-capture trace, read by paths in the repository."""
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        captures = specscope.load_capture_traces(CAPTURED)
+        return specscope.analyze(load(CAPTURED, cache=False), specscope.Options(captures=captures))
     finally:
         os.chdir(before)
 

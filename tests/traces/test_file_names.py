@@ -29,6 +29,10 @@ CASES = {
     "profiler_out_3.txt": ("table", None, None, None),
     "rank1.profiler_out.txt": ("table", 1, None, None),
     f"graph_capture_rank_0.{NS}.pt.trace.json.gz": ("graph_capture", 0, None, int(NS)),
+    "cuda_graph_capture-CudaGraphRunner-TP-1.json.gz": ("graph_capture", 1, None, None),
+    "DecodeCudaGraphRunner_bs_32_rank1.json.gz": ("graph_capture", 1, None, None),
+    "DecodeCudaGraphRunner_bs_32_lora_rank1.json.gz": ("graph_capture", 1, None, None),
+    "2026-05-sglang-graph-capture-bs32.json.gz": ("graph_capture", None, None, None),
     "bs_32_rank0.json.gz": ("graph_capture", 0, None, None),
     # torch
     f"host.example.local_8123.{NS}.pt.trace.json": ("trace", None, None, int(NS)),

@@ -105,7 +105,9 @@ def test_everything_beside_the_ranks_is_listed_with_its_reason(tmp_path: Path) -
     assert [path.name for path in found.files] == [f"rank0.{NEW}.pt.trace.json.gz"]
     assert dict(line.split(": ", 1) for line in found.listed) == {
         f"h_1.async_llm.{NEW}.pt.trace.json.gz": "front-end process, no GPU work in it",
-        f"graph_capture_rank_0.{OLD}.pt.trace.json.gz": "recorded while graphs were built",
+        f"graph_capture_rank_0.{OLD}.pt.trace.json.gz": (
+            "recorded while graphs were built; --capture-trace reads it"
+        ),
         "profiler_out_0.txt": "a text table, not a trace",
         "17.5-TP-0-memory.pickle": "a pickle, never opened",
         "rank1.trace.json.tmp": "unfinished export of a killed process",
@@ -138,6 +140,34 @@ def test_files_right_in_the_folder_go_before_folders_below(tmp_path: Path) -> No
     fill(tmp_path / "capture_traces", [f"graph_capture_rank_0.{NEW}.pt.trace.json.gz"])
     fill(tmp_path, [f"rank0.{OLD}.pt.trace.json.gz"])
     assert chosen(tmp_path) == [f"rank0.{OLD}.pt.trace.json.gz"]
+
+
+def test_a_graph_capture_is_no_rank_also_when_it_is_newer_than_the_traces(tmp_path: Path) -> None:
+    """SGLang writes it into a folder of its own beside those of the captures."""
+    fill(tmp_path / "1712345678.5", ["1712345678.5-TP-0.trace.json.gz"])
+    fill(tmp_path / "graph_capture_profile", ["cuda_graph_capture-CudaGraphRunner-TP-0.json.gz"])
+    found = choose(tmp_path)
+    assert [path.name for path in found.files] == ["1712345678.5-TP-0.trace.json.gz"]
+    assert found.listed == (
+        "graph_capture_profile/: recorded while graphs were built; --capture-trace reads it",
+    )
+    assert found.notes == ()
+
+
+def test_a_graph_capture_right_in_the_folder_does_not_hide_the_traces_below(tmp_path: Path) -> None:
+    fill(tmp_path, ["DecodeCudaGraphRunner_bs_8_rank0.json.gz"])
+    fill(tmp_path / "1712345678.5", ["1712345678.5-TP-0.trace.json.gz"])
+    found = choose(tmp_path)
+    assert [path.name for path in found.files] == ["1712345678.5-TP-0.trace.json.gz"]
+    assert found.listed == (
+        "DecodeCudaGraphRunner_bs_8_rank0.json.gz: recorded while graphs were built; "
+        "--capture-trace reads it",
+    )
+
+
+def test_a_graph_capture_alone_is_read_so_that_it_can_be_named(tmp_path: Path) -> None:
+    fill(tmp_path / "graph_capture_profile", ["cuda_graph_capture-CudaGraphRunner-TP-0.json.gz"])
+    assert chosen(tmp_path) == ["cuda_graph_capture-CudaGraphRunner-TP-0.json.gz"]
 
 
 def test_an_empty_folder_and_one_without_traces_are_refused_in_one_line(tmp_path: Path) -> None:
