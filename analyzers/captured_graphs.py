@@ -8,8 +8,8 @@ call; `graph_layers` makes layers of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
 from typing import Final
@@ -27,6 +27,8 @@ from specscope.traces.sniff import printable
 
 # An annotation around a capture that names its shape: capture_32_FULL.
 _SHAPE: Final = re.compile(r"capture_\w+")
+# torch.compile numbers the regions of a model, and the code for each shape of one.
+_COMPILED: Final = re.compile(r"(?<=^Torch-Compiled Region)[ :]+[\d/]+$")
 _SHAPE_IN_FILE: Final = re.compile(r"(?:^|_)(bs_\d+)(?=_|\.)")
 
 
@@ -42,8 +44,26 @@ class CapturedGraph:
 
     @cached_property
     def content(self) -> tuple[Node, ...]:
-        """The nodes without kernel names; equal for two batch sizes of one model."""
-        return tuple(node._replace(kernel=None) for node in self.nodes)
+        """The nodes without what differs between two batch sizes of one model.
+
+        That is the kernel, the function that launched it, and the number that torch.compile
+        gives the code it makes for each shape.
+        """
+        return tuple(
+            node._replace(kernel=None, inner="", operator=_COMPILED.sub("", node.operator))
+            for node in self.nodes
+        )
+
+    def agreed(self, others: Sequence[CapturedGraph]) -> CapturedGraph:
+        """This graph with what others of the same content say otherwise left out."""
+        nodes = list(self.nodes)
+        for other in others:
+            for at, (mine, its) in enumerate(zip(nodes, other.nodes, strict=True)):
+                if mine.inner != its.inner:
+                    nodes[at] = nodes[at]._replace(inner="")
+                if mine.operator != its.operator:
+                    nodes[at] = nodes[at]._replace(operator=_COMPILED.sub("", mine.operator))
+        return replace(self, nodes=tuple(nodes))
 
     @cached_property
     def named(self) -> int:

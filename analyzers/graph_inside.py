@@ -104,7 +104,7 @@ def _inside(
         for code in np.unique(stage[view.counts[one.calls]]).tolist():
             rows = one.ops[(stage == code) & view.counts[one.calls]]
             key = (code, one.fits[0].content)
-            figures = found.setdefault(key, _Figures(one.fits[0]))
+            figures = found.setdefault(key, _Figures(one.graph))
             figures.add(view.rank, one, rows)
     return [
         figures.result(STAGES[stage], numbers)

@@ -48,6 +48,11 @@ class Replays:
     fits: tuple[CapturedGraph, ...]
     reason: Reason = Reason()
 
+    @property
+    def graph(self) -> CapturedGraph:
+        """What is replayed: the first that fits, without what the others say otherwise."""
+        return self.fits[0].agreed(self.fits[1:])
+
 
 def match(rank: Rank, graphs: Sequence[CapturedGraph]) -> list[Replays]:
     """The graph launches of one rank, each kind with what it replays.

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from specscope.analyzers.captured_graphs import CapturedGraph
 from specscope.analyzers.graph_match import Replays
 from specscope.analyzers.graph_rows import Graphs
 from specscope.traces import schema
@@ -48,15 +47,13 @@ def captured_table(graphs: Graphs) -> pa.Table:
 def nodes_table(graphs: Graphs) -> pa.Table:
     """The `graph_nodes` table: a row for each op of a launch that was mapped."""
     numbers = {id(graph): number for number, graph in enumerate(graphs.captured)}
-    pieces = [
-        _nodes(one, one.fits[0], numbers[id(one.fits[0])]) for one in graphs.replays if one.fits
-    ]
+    pieces = [_nodes(one, numbers[id(one.fits[0])]) for one in graphs.replays if one.fits]
     return pa.concat_tables(pieces) if pieces else schema.GRAPH_NODES.empty_table()
 
 
-def _nodes(one: Replays, graph: CapturedGraph, number: int) -> pa.Table:
+def _nodes(one: Replays, number: int) -> pa.Table:
     launches, width = one.ops.shape
-    nodes = graph.nodes
+    nodes = one.graph.nodes
     of_node: dict[str, Any] = {
         "position": pa.array(np.arange(width)),
         "forward": pa.array([node.forward for node in nodes], pa.int64()),

@@ -130,6 +130,21 @@ def test_graphs_that_differ_in_meaning_and_not_in_what_can_be_checked_are_refuse
     assert "3 ops fit 2 captured graphs with different modules" in warning(report)
 
 
+def test_two_batch_sizes_of_one_model_are_one_graph_and_where_they_differ_nothing_is_said() -> None:
+    """As SGLang captures batch 1 and 8: other code of torch.compile, another embedding kernel."""
+
+    def shape(region: str, gather: str) -> Any:
+        return graph(
+            Drawn("Model_0/Embedding_0", f"Torch-Compiled Region: {region}"),
+            Drawn("Model_0/Embedding_0", f"aten::embedding/aten::{gather}"),
+        )
+
+    report = report_of(served([GEMM] * 2), shape("1", "index_select"), shape("0", "gather"))
+    rows = report.tables["graph_nodes"].to_pylist()
+    assert [row["operator"] for row in rows] == ["Torch-Compiled Region", "aten::embedding"]
+    assert [row["inner_operator"] for row in rows] == ["", ""]
+
+
 def test_several_streams_are_refused_where_no_name_can_check_the_order() -> None:
     report = report_of(served([GEMM] * 3, streams=(7, 8, 7)), graph(*NVIDIA))
     assert modules(report) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specscope import Options, analyze, load
+from specscope import Options, analyze, load, load_capture_traces
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "own-hooks-8b-tp2"
 STAGES = ("draft", "verify", "accept", "draft_extend")
@@ -32,3 +32,32 @@ def test_ranges_and_stock_evidence_agree(worker: str) -> None:
     for share in stock.shares:
         if share.rank is None and share.stage in ("draft", "verify", "draft_extend"):
             assert abs(share.cycle_share.value - totals[share.stage]) < 0.03
+
+
+# What the operator of a node launches, by a part of the kernel's name.
+KERNELS = {
+    "sglang::outplace_all_reduce": "all_reduce_one_shot",
+    "sglang::reg_all_gather_into_tensor": "ncclDevKernel_AllGather",
+    "sgl_kernel::fused_add_rmsnorm": "FusedAddRMSNorm",
+    "sgl_kernel::rmsnorm": "norm::RMSNorm",
+    "sglang::apply_rope_inplace": "rope",
+    "sglang::store_cache": "store_kvcache",
+    "sglang::_run_activation_inplace": "act_and_mul",
+    "aten::embedding": "indexSelect",
+    "aten::cat": "CatArray",
+}
+
+
+@pytest.mark.parametrize("worker", ["v2", "v1"])
+def test_every_kernel_of_verify_has_the_module_and_operator_of_the_capture(worker: str) -> None:
+    """Captured by another start of the server, in which no launch call names its kernel."""
+    captures = load_capture_traces([DATA / "graph_capture.json.gz"])
+    report = analyze(load(str(DATA / worker)), Options(captures=captures))
+    rows = report.tables["graph_nodes"].to_pylist()
+    assert len(rows) == 18 * 525
+    names = {(op["rank"], op["op_id"]): op["name"] for op in report.tables["ops"].to_pylist()}
+    for row in rows:
+        kernel = names[row["rank"], row["op_id"]]
+        for operator, part in KERNELS.items():
+            assert (row["operator"] == operator) == (part in kernel)
+    assert {row["layer"] for row in rows} == {None, *range(32)}
