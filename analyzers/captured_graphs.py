@@ -27,8 +27,6 @@ from specscope.traces.sniff import printable
 
 # An annotation around a capture that names its shape: capture_32_FULL.
 _SHAPE: Final = re.compile(r"capture_\w+")
-# torch.compile numbers the regions of a model, and the code for each shape of one.
-_COMPILED: Final = re.compile(r"(?<=^Torch-Compiled Region)[ :]+[\d/]+$")
 _SHAPE_IN_FILE: Final = re.compile(r"(?:^|_)(bs_\d+)(?=_|\.)")
 
 
@@ -46,13 +44,9 @@ class CapturedGraph:
     def content(self) -> tuple[Node, ...]:
         """The nodes without what differs between two batch sizes of one model.
 
-        That is the kernel, the function that launched it, and the number that torch.compile
-        gives the code it makes for each shape.
+        That is the kernel, and the function that launched it.
         """
-        return tuple(
-            node._replace(kernel=None, inner="", operator=_COMPILED.sub("", node.operator))
-            for node in self.nodes
-        )
+        return tuple(node._replace(kernel=None, inner="") for node in self.nodes)
 
     def agreed(self, others: Sequence[CapturedGraph]) -> CapturedGraph:
         """This graph with what others of the same content say otherwise left out."""
@@ -61,8 +55,6 @@ class CapturedGraph:
             for at, (mine, its) in enumerate(zip(nodes, other.nodes, strict=True)):
                 if mine.inner != its.inner:
                     nodes[at] = nodes[at]._replace(inner="")
-                if mine.operator != its.operator:
-                    nodes[at] = nodes[at]._replace(operator=_COMPILED.sub("", mine.operator))
         return replace(self, nodes=tuple(nodes))
 
     @cached_property

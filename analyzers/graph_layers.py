@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 # A module class that is a layer of the model, without the number of the instance.
+_COMPILED: Final = re.compile(r"(?<=^Torch-Compiled Region: )(\d+)/\d+$")
 LAYER: Final = re.compile(
     r"(\w*Decoder|(?!\w*(Embed|Norm|Linear|Head|Attention|MLP|Mlp|MoE|Moe))\w*)"
     r"(Layer|Block)\d*(V\d+)?"
@@ -69,8 +70,8 @@ def nodes_of(calls: Sequence[Call]) -> tuple[tuple[Node, ...], str]:
     for kind, kernel, stack, modules, operators in calls:
         path = [name for _, name in modules]
         innermost = modules[-1][0] if modules else -1
-        called = [name for place, name in operators if place > innermost]
-        inner = operators[-1][1] if operators else ""
+        called = [operator_of(name) for place, name in operators if place > innermost]
+        inner = operator_of(operators[-1][1]) if operators else ""
         at = next((i for i, name in enumerate(path) if LAYER.fullmatch(_class(name))), None)
         entered = at if at is not None else 0
         nodes.append(
@@ -89,6 +90,11 @@ def nodes_of(calls: Sequence[Call]) -> tuple[tuple[Node, ...], str]:
     if any(node.layer is not None for node in nodes):
         return tuple(nodes), BY_MODULE
     return _counted_by_attention(nodes, calls)
+
+
+def operator_of(name: str) -> str:
+    """The operator without the number that torch.compile gives its code for each shape."""
+    return _COMPILED.sub(r"\1", name)
 
 
 def _part(path: Sequence[str], layer: int | None) -> str:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specscope.analyzers.graph_inside import own_ns
+from specscope.analyzers.graph_layers import operator_of
 from specscope.analyzers.kernel_names import qualified, same_kernel
 from specscope.analyzers.links import Ops
 from tests.analyzers.captures import NAMES, Drawn, graph, replay, report_of, served
@@ -131,18 +132,24 @@ def test_graphs_that_differ_in_meaning_and_not_in_what_can_be_checked_are_refuse
 
 
 def test_two_batch_sizes_of_one_model_are_one_graph_and_where_they_differ_nothing_is_said() -> None:
-    """As SGLang captures batch 1 and 8: other code of torch.compile, another embedding kernel."""
+    """As SGLang captures batch 1 and 8: embeddings are looked up by another function."""
 
-    def shape(region: str, gather: str) -> Any:
-        return graph(
-            Drawn("Model_0/Embedding_0", f"Torch-Compiled Region: {region}"),
-            Drawn("Model_0/Embedding_0", f"aten::embedding/aten::{gather}"),
-        )
-
-    report = report_of(served([GEMM] * 2), shape("1", "index_select"), shape("0", "gather"))
+    first, second = ("aten::gather", "aten::index_select")
+    report = report_of(
+        served([GEMM] * 2),
+        *(
+            graph(Drawn("Model_0", "aten::mm"), Drawn("Model_0", f"aten::embedding/{inner}"))
+            for inner in (first, second)
+        ),
+    )
     rows = report.tables["graph_nodes"].to_pylist()
-    assert [row["operator"] for row in rows] == ["Torch-Compiled Region", "aten::embedding"]
-    assert [row["inner_operator"] for row in rows] == ["", ""]
+    assert [row["operator"] for row in rows] == ["aten::mm", "aten::embedding"]
+    assert [row["inner_operator"] for row in rows] == ["aten::mm", ""]
+
+
+def test_code_that_torch_compile_makes_for_a_shape_is_one_operator() -> None:
+    assert operator_of("Torch-Compiled Region: 3/1") == "Torch-Compiled Region: 3"
+    assert operator_of("aten::add/1") == "aten::add/1"
 
 
 def test_several_streams_are_refused_where_no_name_can_check_the_order() -> None:
