@@ -51,6 +51,30 @@ def best(work, pause=0.0):
     return min(found)
 """
 
+# A cycle of the toy SGLang of the tests: seven hooks, and what is left after they came off.
+HOOKS: Final = f"""
+sys.path[:0] = [sys.argv[1], {str(HERE.parent)!r}]
+from tests.profiler import toys
+toys.write(Path(sys.argv[1]), toys.SGLANG)
+from sglang.srt.speculative import eagle_worker_v2 as eagle
+from sglang.srt.managers.scheduler_components import batch_result_processor as results
+import specscope
+worker, batch = eagle.EAGLEWorkerV2(), eagle.Batch()
+processor = results.SchedulerBatchResultProcessor()
+def cycles(n):
+    for i in range(n):
+        result = worker.forward_batch_generation(batch)
+        processor._resolve_spec_v2_tokens(result, batch)
+n = min(n, 3_000)
+bare = best(cycles)
+def hooked(log):
+    attachment = specscope.attach(log)
+    cycles(10)
+    found = best(cycles, 0.1 if n < 3_000 else 1.2)
+    attachment.detach()
+    return found
+"""
+
 LOG: Final = "on(log=Path(sys.argv[1]), nvtx='off', torch=False, events_every=0); "
 
 # key: (what, code that prints nanoseconds, what it needs)
@@ -126,6 +150,21 @@ FIGURES: Final[dict[str, tuple[str, str, str]]] = {
         "if n > 5_000: assert r.emitters_report()['metrics']['active']\n"
         "print(found); r.shutdown()",
         "prometheus_client",
+    ),
+    "hooks, unheard": (
+        "the hooks of a cycle of SGLang (seven of them), no tool, no profiler, no log",
+        HOOKS + "print(hooked(None) - bare)",
+        "",
+    ),
+    "hooks, log": (
+        "the same where the log listens",
+        HOOKS + "print(hooked(sys.argv[1] + '/log') - bare)",
+        "",
+    ),
+    "hooks, taken off": (
+        "the same after detach: nothing is left",
+        HOOKS + "hooked(None); print(best(cycles) - bare)",
+        "",
     ),
     "import": (
         "import specscope.profiler",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from sys import modules
 from typing import Any, Final
 
 
@@ -21,31 +22,32 @@ NEVER: Final = _Never
 
 
 class TorchRanges:
-    """Annotations in the torch profiler's trace."""
+    """Annotations in the torch profiler's trace. `found` is called once torch is loaded."""
 
-    def __init__(self) -> None:
+    def __init__(self, found: Callable[[], None] = lambda: None) -> None:
         self.profiler: Any = None  # the module `torch.autograd.profiler`, once it is loaded
+        self._found = found
         self._enter: Callable[..., Any] | None = None
         self._exit: Callable[[Any], Any] | None = None
 
     @property
-    def _is_profiler_enabled(self) -> bool:
-        """Is a torch profiler on in this process? Named as the flag of torch is.
+    def flag(self) -> Any:
+        """Whose `_is_profiler_enabled` says whether a torch profiler is on, for every thread.
 
-        One flag of `torch.autograd.profiler` says so, for every thread. A profiler started
-        from outside the process (Kineto's daemon) does not set it.
+        The module of torch; until it is loaded this object, which has the same attribute. A
+        profiler started from outside the process (Kineto's daemon) does not set it.
         """
-        return bool(self.flag._is_profiler_enabled)
+        return self if self.profiler is None else self.profiler
 
     @property
-    def flag(self) -> Any:
-        """The module with the flag; while torch is not loaded, something that says no."""
+    def _is_profiler_enabled(self) -> bool:
+        module = modules.get("torch.autograd.profiler")
+        if module is None or not hasattr(module, "_is_profiler_enabled"):
+            return False
         if self.profiler is None:
-            module = sys.modules.get("torch.autograd.profiler")
-            if module is None or not hasattr(module, "_is_profiler_enabled"):
-                return NEVER
             self.profiler = module
-        return self.profiler
+            self._found()
+        return bool(module._is_profiler_enabled)
 
     def open(self, text: str) -> Any:
         """Open an annotation; what `close` needs."""

@@ -114,7 +114,7 @@ class _State:
     def settle(self) -> None:
         """Work out whether anything listens; after every change of what does."""
         self.heard = self.on and (self.nvtx is not None or self.log is not None)
-        self.flag = self.torch if self.on and self.torch is not None else emit_torch.NEVER
+        self.flag = self.torch.flag if self.on and self.torch is not None else emit_torch.NEVER
 
     def fail(self, emitter: str, error: BaseException) -> None:
         """An emitter raised: it is switched off, counted, and named once."""
@@ -187,7 +187,7 @@ class Range:
                 except Exception as error:
                     state.fail("nvtx", error)
             torch = state.torch
-            if torch is not None and torch._is_profiler_enabled:
+            if torch is not None and state.flag._is_profiler_enabled:
                 try:
                     text = grammar.PREFIX + grammar.bare(self.stage, values)
                     self._annotation = (torch, torch.open(text))
@@ -401,7 +401,7 @@ def configure(config: Config | None = None) -> None:
         state.errors.clear()
         state.reasons.clear()
         state.nvtx, state.nvtx_reason = emit_nvtx.find(config.nvtx)
-        state.torch = emit_torch.TorchRanges() if config.torch else None
+        state.torch = emit_torch.TorchRanges(state.settle) if config.torch else None
         state.metrics, state.metrics_reason = _exporter(config.metrics)
         if config.log is not None or state.metrics is not None:
             _open_log(state, config, config.log)
