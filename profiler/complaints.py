@@ -10,7 +10,10 @@ _folders: set[Path | None] = set()
 
 
 def about(folder: Path | None, what: str, error: object) -> None:
-    """One warning a folder (None: no folder is in question); what else fails there is told at level INFO, and in the reports."""
+    """One warning a folder; what else fails there is told at level INFO, and in the reports.
+
+    None: no folder is in question.
+    """
     level = logging.INFO if folder in _folders else logging.WARNING
     _folders.add(folder)
     _LOG.log(level, "specscope: %s: %s", what, error)
