@@ -1,8 +1,8 @@
 """Stages from what the engines write as ranges themselves (`rules/annotations.toml`).
 
 Two shapes. Engines that name every stage of their step (vLLM with its scopes, TensorRT-LLM with
-a draft model of its own) are placed here whole. Engines that name only forwards (SGLang `step[...]`) or some stages give anchors,
-from which `evidence_structure` places the rest.
+a draft model of its own) are placed here whole. Engines that name only forwards (SGLang
+`step[...]`) or some stages give anchors, from which `evidence_structure` places the rest.
 """
 
 from __future__ import annotations
