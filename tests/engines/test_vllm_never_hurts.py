@@ -8,7 +8,6 @@ knows nothing of specscope.
 from __future__ import annotations
 
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,9 +34,9 @@ SABOTAGE = """
 import dataclasses
 from specscope.profiler import attach, roles
 
-def spoil(name, **changes):
+def spoil(which, **changes):
     for entry in attach.current().entries:
-        if entry.target.path.endswith("v1.worker.gpu_model_runner.GPUModelRunner." + name):
+        if entry.target.path.endswith("v1.worker.gpu_model_runner.GPUModelRunner." + which):
             entry.target = entry.hook.target = dataclasses.replace(entry.target, **changes)
 
 if attach.current() is not None:
@@ -81,7 +80,7 @@ def watch(module):
     from torch.profiler import ExecutionTraceObserver
     sys.setprofile(profile)
     threading.setprofile(profile)
-    observer = ExecutionTraceObserver()
+    module.observer = observer = ExecutionTraceObserver()
     observer.register_callback(os.path.join(os.environ["ACCEPT_DIR"], f"{os.getpid()}.et.json"))
     observer.start()
 
@@ -106,16 +105,15 @@ def same_answers(run: Run, plain: Run) -> bool:
     return run.tokens == plain.tokens and run.counters == plain.counters
 
 
-def processes_that_warn(run: Run) -> Counter[str]:
-    """How many warnings each process logged: vLLM writes `(name pid=N)` before every line."""
-    return Counter(line.partition(")")[0] for line in run.warnings())
+@pytest.fixture(scope="module")
+def sabotaged(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A start with hooks that raise, and with targets that are not there."""
+    folder = tmp_path_factory.mktemp("sabotaged")
+    return generate(models, CASE, folder, hooked_environment(CASE, folder, SABOTAGE))
 
 
-def test_hooks_that_raise_or_find_another_engine_never_reach_it(
-    models: Path, plain: Run, tmp_path: Path
-) -> None:
-    env = hooked_environment(CASE, tmp_path, SABOTAGE)
-    run = generate(models, CASE, tmp_path, env)
+def test_hooks_that_raise_or_find_another_engine_never_reach_it(plain: Run, sabotaged: Run) -> None:
+    run = sabotaged
     assert same_answers(run, plain)
     [worker] = run.workers
     hooks = {hook["target"].rpartition("GPUModelRunner.")[2]: hook for hook in worker["hooks"]}
@@ -135,14 +133,14 @@ def test_hooks_that_raise_or_find_another_engine_never_reach_it(
 
 
 def test_a_log_folder_that_cannot_be_written_costs_one_warning_a_process(
-    models: Path, plain: Run, tmp_path: Path
+    models: Path, plain: Run, sabotaged: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     env = launch.environment(clean_environment(CASE), log=tmp_path / "file" / "log")
     run = generate(models, CASE, tmp_path / "run", env)
     assert same_answers(run, plain)
-    assert run.warnings()
-    assert set(processes_that_warn(run).values()) == {1}
+    # As many processes as could write a report where that was possible.
+    assert len(run.warnings()) == len(sabotaged.reports) >= 3
 
 
 @pytest.fixture
@@ -160,13 +158,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_costs_one_warning_a_process(
-    models: Path, plain: Run, tmp_path: Path, small_disk: Path
+    models: Path, plain: Run, sabotaged: Run, tmp_path: Path, small_disk: Path
 ) -> None:
     env = launch.environment(clean_environment(CASE), log=small_disk)
     run = generate(models, CASE, tmp_path / "run", env)
     assert same_answers(run, plain)
-    assert any("No space left" in line for line in run.warnings())
-    assert set(processes_that_warn(run).values()) == {1}
+    assert all("No space left" in line for line in run.warnings())
+    assert len(run.warnings()) == len(sabotaged.reports)
 
 
 def test_disabled_nothing_is_attached_and_nothing_written(

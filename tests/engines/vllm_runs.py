@@ -169,6 +169,7 @@ def generate(
         output, _ = process.communicate()
         pytest.fail(f"vLLM took more than {SECONDS} s: {output[-3000:]}")
     seconds = time.monotonic() - started
+    (folder / "output.txt").write_text(output, "utf-8")
     assert process.returncode == 0, output[-6000:]
     answer = json.loads(out.read_text("utf-8"))
     run = Run(case, folder, answer["tokens"], answer["counters"], answer["compiled"], output)
