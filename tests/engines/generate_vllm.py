@@ -3,15 +3,17 @@
 usage: generate_vllm.py CASE OUT.json
 
 CASE is a JSON object: `models` (folder), `method`, and where wanted `tp`, `compiled` ("once" or
-"piecewise") and `traces` (a folder: the second of the two generations is recorded by the torch
-profiler).
+"piecewise"), `forks` and `traces` (a folder: the second of the two generations is recorded by the
+torch profiler).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,28 +56,39 @@ def compile_counts(worker: Any) -> dict[str, Any]:
     return {"dynamo": kept, "recompiles": reasons, "vllm": asdict(compilation_counter)}
 
 
-def compile_piecewise() -> None:
-    """Keep vLLM's own compiler, which cuts the model at its attention.
-
-    For a CPU vLLM takes another one. Here the pieces are the ones of a GPU, only that no CUDA
-    graph is made of them.
-    """
-    from vllm.config import CompilationMode
+def after_the_platform(change: Callable[[Any, Any], None]) -> None:
+    """Have `change(before, config)` called when vLLM has settled what a CPU can do."""
     from vllm.platforms import current_platform
 
     platform: Any = type(current_platform)
     update = platform.check_and_update_config
 
     def check_and_update_config(config: Any) -> None:
-        wanted = config.compilation_config.mode
+        before = config.compilation_config.mode
         update(config)
-        if wanted == CompilationMode.VLLM_COMPILE:
-            config.compilation_config.mode = wanted
-            # Inductor would look for CUDA's fused kernels in the pieces.
-            config.compilation_config.backend = "eager"
-            config.compilation_config.compile_sizes = []
+        change(before, config)
 
     platform.check_and_update_config = staticmethod(check_and_update_config)
+
+
+def compile_piecewise(wanted: Any, config: Any) -> None:
+    """Keep vLLM's own compiler, which cuts the model at its attention.
+
+    For a CPU vLLM takes another one. Here the pieces are the ones of a GPU, only that no CUDA
+    graph is made of them.
+    """
+    from vllm.config import CompilationMode
+
+    if wanted == CompilationMode.VLLM_COMPILE:
+        config.compilation_config.mode = wanted
+        # Inductor would look for CUDA's fused kernels in the pieces.
+        config.compilation_config.backend = "eager"
+        config.compilation_config.compile_sizes = []
+
+
+def start_by_fork(wanted: Any, config: Any) -> None:
+    """Fork EngineCore and the workers, as vLLM does elsewhere; on a CPU it spawns them."""
+    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"
 
 
 def main(case: dict[str, Any], out: Path) -> None:
@@ -91,7 +104,9 @@ def main(case: dict[str, Any], out: Path) -> None:
             "torch_profiler_with_stack": False,
         }
     if case.get("compiled") == "piecewise":
-        compile_piecewise()
+        after_the_platform(compile_piecewise)
+    if case.get("forks"):
+        after_the_platform(start_by_fork)
     started = time.monotonic()
     engine = LLM(
         model=f"{models}/mimo_mtp" if method == "mtp" else f"{models}/target",

@@ -190,3 +190,19 @@ def test_beside_other_profilers_the_stages_are_still_there(
     assert {"verify", "accept", "draft"} <= {name.stage for _, _, name in found}
     [rows] = run.ranks
     assert sum(row["stage"] == "verify" for row in rows) >= 40
+
+
+def test_forked_workers_have_hooks_and_logs_of_their_own(
+    models: Path, plain: Run, tmp_path: Path
+) -> None:
+    case = Case("eagle3", forks=True)
+    run = generate(models, case, tmp_path, hooked_environment(case, tmp_path))
+    assert same_answers(run, plain)
+    assert run.warnings() == []
+    parents = {report["pid"]: report["parent_pid"] for report in run.reports}
+    [worker] = run.workers
+    assert parents[parents[worker["pid"]]] in parents  # the caller, EngineCore, the worker
+    [rows] = run.ranks
+    assert sum(row["stage"] == "verify" for row in rows) >= 40
+    lengths = [n for row in run.accepts for n in row["accept_lengths"]]
+    assert len(lengths) == run.counters["vllm:spec_decode_num_drafts"]

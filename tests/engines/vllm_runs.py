@@ -34,6 +34,7 @@ class Case:
     tp: int = 1
     compiled: str = ""
     collectives: bool = False
+    forks: bool = False
 
     def __str__(self) -> str:
         return "-".join(filter(None, [self.method, f"tp{self.tp}", self.compiled]))
@@ -149,7 +150,7 @@ def generate(
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / "out.json"
     wanted: dict[str, Any] = {"models": str(models), "method": case.method, "tp": case.tp}
-    wanted["compiled"] = case.compiled
+    wanted |= {"compiled": case.compiled, "forks": case.forks}
     if profiled:
         wanted["traces"] = str(folder / "traces")
     started = time.monotonic()
