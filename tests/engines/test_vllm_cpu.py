@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+import specscope
+from specscope.analyzers import evidence_log
 from tests.engines.ranges_of import by_cycle, nested, tiny_models
 from tests.engines.vllm_runs import (
     PYTHON,
@@ -175,6 +177,16 @@ def test_accept_lengths_belong_to_the_cycle_that_verified_them(pair: Pair) -> No
             assert step["tokens"] - step["batch"] == pair.k * len(row["accept_lengths"])
             verified += step["tokens"] - step["batch"]
         assert verified == drafted
+
+
+def test_analyze_reads_the_logs_of_workers_and_engine_as_one_run(pair: Pair) -> None:
+    run = specscope.load(pair.hooked.folder / "log", cache=False)
+    assert [rank.rank for rank in run.ranks] == list(range(pair.case.tp))
+    report = specscope.analyze(run)
+    assert not report.verdict.refused
+    drafts, _, by_position = counters(pair.hooked)
+    for rank in run.ranks:
+        assert evidence_log.accepted(rank).mean == pytest.approx(1 + sum(by_position) / drafts)
 
 
 def test_the_sitecustomize_of_somebody_else_still_runs(pair: Pair) -> None:
