@@ -1,8 +1,8 @@
 """Stages from what the engines write as ranges themselves (`rules/annotations.toml`).
 
-Two shapes. Engines that name every stage of their step (vLLM with its scopes) are placed
-here whole. Engines that name only forwards (SGLang `step[...]`) or some stages give anchors,
-from which `evidence_structure` places the rest.
+Two shapes. Engines that name every stage of their step (vLLM with its scopes, TensorRT-LLM with
+a draft model of its own) are placed here whole. Engines that name only forwards (SGLang
+`step[...]`) or some stages give anchors, from which `evidence_structure` places the rest.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def speculates(marked: list[Marked]) -> bool:
 
 
 def place(marked: list[Marked]) -> Placement | None:
-    """Placement by vLLM's scopes, or None where they are not on."""
-    scopes = [m for m in marked if m.mark.role == "stage" and m.mark.rule.startswith("vllm.")]
-    if not any(m.mark.rule == "vllm.forward" for m in scopes):
+    """Placement by the scopes of vLLM or TensorRT-LLM, or None where they are not there."""
+    scopes = _scopes(marked)
+    if not scopes:
         return None
     spans = [
         Span(m.thread, m.start, m.end, m.mark.stage if m.mark.stage is not None else SCHEDULE, NAME)
@@ -78,8 +78,21 @@ def place(marked: list[Marked]) -> Placement | None:
     return Placement(spans, openings, (NAME,), drafts, accept_apart=drafts, complete=True)
 
 
+def _scopes(marked: list[Marked]) -> list[Marked]:
+    """The ranges of an engine that names all its stages.
+
+    Without ranges of a draft model TensorRT-LLM may hold all stages in one forward: its marks
+    do not tell them apart then.
+    """
+    scopes = [m for m in marked if m.mark.role == "stage" and m.mark.rule.startswith("vllm.")]
+    if any(m.mark.rule == "vllm.forward" for m in scopes):
+        return scopes
+    scopes = [m for m in marked if m.mark.rule.startswith("trtllm.")]
+    return scopes if {"trtllm.step", "trtllm.draft"} <= {m.mark.rule for m in scopes} else []
+
+
 def steps(marked: list[Marked]) -> list[Marked]:
-    """The marks that open a step of the engine (vLLM `execute_*`)."""
+    """The marks that open a step of the engine (vLLM `execute_*`, TensorRT-LLM `[Executor]`)."""
     return [m for m in marked if m.mark.role == "step"]
 
 

@@ -117,7 +117,7 @@ class Attachment:
             if self.writer is not None:
                 self.writer.request()
         except Exception as error:
-            LOG.warning("hooks on %s not put: %s", module.__name__, error)
+            LOG.warning("specscope: hooks on %s not put: %s", module.__name__, error)
 
     def _hook(self, entry: Entry, module: ModuleType) -> None:
         target = entry.target
@@ -161,7 +161,7 @@ class Attachment:
             ranges.configure(settings.applied(config, {**self._chosen, "metrics": port}))
             ranges.enable()
         except Exception as error:
-            LOG.warning("no ranges: %s", error)
+            LOG.warning("specscope: no ranges: %s", error)
 
     def _put(self, entry: Entry, place: patching.Place) -> None:
         entry.hook.patches.append(patching.put(place, entry.hook.wrapper(place)))
@@ -203,7 +203,7 @@ class Attachment:
             if self.writer is not None:
                 self.writer.request()
         except Exception as error:
-            LOG.warning("attach report: %s", error)
+            LOG.warning("specscope: attach report: %s", error)
 
     def _look_again(self) -> None:
         """Subclasses that came after the patch, modules that were half imported."""

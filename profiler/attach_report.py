@@ -8,7 +8,6 @@ the process ends in order. After `kill -9` the counts may be too low, by half at
 from __future__ import annotations
 
 import json
-import logging
 import multiprocessing
 import os
 import socket
@@ -19,12 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from specscope.profiler import masking
+from specscope.profiler import complaints, masking
 
 SCHEMA_VERSION = 1
 PATTERN = "attach-*.json"
 PAUSE_SECONDS = 1.0
-LOG = logging.getLogger("specscope")
 
 PATCHED, SKIPPED, WAITING = "patched", "skipped", "not imported"
 
@@ -80,14 +78,14 @@ class Writer:
                 write(self.folder, self._make())
             except Exception as error:
                 self._gave_up = True
-                LOG.warning("no attach report in %s: %s", self.folder, error)
+                complaints.about(self.folder, f"no attach report in {self.folder}", error)
                 return
             try:
                 if self.beside is not None:
                     self.beside(self.folder)
             except Exception as error:
                 self.beside = None
-                LOG.warning("no server arguments in %s: %s", self.folder, error)
+                complaints.about(self.folder, f"no server arguments in {self.folder}", error)
 
 
 def identity() -> dict[str, Any]:

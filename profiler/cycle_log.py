@@ -20,7 +20,7 @@ from threading import get_native_id
 from time import perf_counter_ns
 from typing import Any, Final
 
-from . import cycle_log_writer
+from . import complaints, cycle_log_writer
 from .cycle_log_rows import REASONS, Row, Seen, SeenAccept
 from .cycle_log_writer import Identity, Pieces
 from .metrics import Exporter
@@ -315,7 +315,7 @@ class CycleLog:
             self._lose("write_failed", waiting)
         if self._pieces is not None:
             self._pieces.abandon()
-        _logger.warning("specscope: the cycle log is off: %s", self._error)
+        complaints.about(self._config.folder, "the cycle log is off", self._error)
 
     def _drained(self) -> int:
         """How many rows waited; they are gone."""

@@ -96,7 +96,7 @@ class Hook:
         self.fault = f"{type(error).__name__}: {error}"[:200]
         if self.faults == MOST_FAULTS:
             self.live = False
-            LOG.warning("hook on %s switched off after %s", self.target.path, self.fault)
+            LOG.warning("specscope: hook on %s switched off after %s", self.target.path, self.fault)
         if self.faults <= MOST_FAULTS:
             self._changed(self)
 

@@ -33,7 +33,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from specscope.profiler import ranges, server_args
+from specscope.profiler import ranges, server_args, step_kinds
 from specscope.profiler.emit_torch import CUDA
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _step(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened | None:
     if kwargs.get("dummy_run") or kwargs.get("is_profile"):
         return _quiet(hook, here, args, kwargs)
     argument = hook.argument(args, kwargs)
-    kind = _vllm_kind(argument, args[0] if args else None)
+    kind = step_kinds.BY_ENGINE.get(hook.target.engine, _vllm_kind)(argument, args[0])
     here.draft_step = 0
     if kind is None:
         here.cycle = here.kind = None
@@ -276,6 +276,8 @@ def _stage(hook: Hook, here: Here, args: Any, kwargs: Any) -> Opened | None:
     if here.cycle is None and hook.target.engine in JOB.numbered:
         return _LOOK if hook.lengths else None
     stage = PREFILL if here.kind == PREFILL else hook.target.stage
+    if stage == "verify" and here.kind == "decode":
+        stage = "decode"
     if here.stages and here.stages[-1] in (stage, PREFILL):
         return _LOOK if hook.lengths else None
     return _opened(here, stage)
@@ -515,6 +517,17 @@ def _vllm_lengths(hook: Hook, result: Any, args: Any, kwargs: Any) -> None:
     ranges.record_accept(cycle, lengths)
 
 
+def _lmdeploy_lengths(hook: Hook, result: Any, args: Any, kwargs: Any) -> None:
+    named = dict(zip(("running", "model_inputs"), args[2:], strict=False)) | kwargs
+    tokens = hook.argument(args, kwargs).next_token_ids
+    if named["model_inputs"] is not None or tokens.ndim != 2 or getattr(tokens, "is_cpu", 1) != 1:
+        return  # a prefill, a step without drafts, or tokens that are still on the GPU
+    counts = (tokens > -1).sum(1).tolist()
+    running = [sequence.status.name == "RUNNING" for sequence in named["running"]]
+    lengths = [count for count, runs in zip(counts, running, strict=True) if runs]
+    ranges.record_accept(None, lengths)
+
+
 def _transformers_lengths(hook: Hook, result: Any, args: Any, kwargs: Any) -> None:
     matches = hook.argument(args, kwargs)
     if getattr(matches, "is_cpu", None) is False:
@@ -527,6 +540,7 @@ _LENGTHS: dict[str, LengthsReader] = {
     "sglang_v1": _sglang_v1,
     "sglang_v2": _sglang_v2,
     "vllm": _vllm_lengths,
+    "lmdeploy": _lmdeploy_lengths,
     "transformers": _transformers_lengths,
 }
 LENGTHS = frozenset(_LENGTHS)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import schema, sniff
+from . import log_lengths, schema, sniff
 from .cache import fingerprint
 from .errors import TraceFormatError
 from .run import RankTables
@@ -58,13 +58,16 @@ def is_log(path: Path) -> bool:
 def read_logs(paths: Iterable[Path]) -> list[tuple[str, RankTables]]:
     """The pieces at `paths` as one set of tables for each process, with the first path of each.
 
+    A process without a rank that logged nothing but accept lengths goes into those of the ranks.
+
     Raises TraceFormatError, in one line, and OSError.
     """
     by_process: dict[tuple[str, str, str], list[Piece]] = {}
     for path in paths:
         piece = read_piece(path)
         by_process.setdefault(piece.process, []).append(piece)
-    return [(str(pieces[0].path), _joined(pieces)) for pieces in by_process.values()]
+    logs = [(str(pieces[0].path), _joined(pieces)) for pieces in by_process.values()]
+    return log_lengths.joined(logs)
 
 
 def read_piece(path: Path) -> Piece:

@@ -14,13 +14,14 @@ import pytest
 
 import specscope
 from tests import reference as ref
-from tests.analyzers import cases_ranges, cases_sglang, cases_vllm
+from tests.analyzers import cases_ranges, cases_sglang, cases_trtllm, cases_vllm
 from tests.analyzers.case import CASES, Case, found_parts, read_table
 from tests.build import Layout, Timeline
 
 # Importing a module of cases registers what it draws.
 assert CASES.keys() >= {
     cases_sglang.sglang_plain_decode.__name__,
+    cases_trtllm.trtllm_with_a_draft_model_and_iteration_numbers.__name__,
     cases_vllm.vllm_plain_decode.__name__,
     cases_ranges.own_ranges_with_every_field.__name__,
 }

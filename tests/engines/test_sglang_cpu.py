@@ -152,7 +152,7 @@ class Run:
 
 @pytest.fixture(
     scope="module",
-    params=[("EAGLE3", 1), ("EAGLE3", 2), ("STANDALONE", 1), ("NGRAM", 1)],
+    params=[(name, tp) for name in ("EAGLE3", "STANDALONE", "NGRAM") for tp in (1, 2)],
     ids=lambda case: f"{case[0]}-tp{case[1]}".lower(),
 )
 def run(request: Any, models: Path, tmp_path_factory: Any) -> Iterator[Run]:

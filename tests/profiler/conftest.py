@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from specscope.profiler import attach, grammar, ranges
-from tests.profiler import toys
+from tests.profiler import toys, toys_unrun
+
+TOYS = ("sglang", "vllm", "lmdeploy", "tensorrt_llm")
 
 
 class Record:
@@ -88,7 +90,8 @@ class Engine:
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    folder = toys.write(tmp_path / "site", toys.SGLANG, toys.VLLM)
+    packages = (toys.SGLANG, toys.VLLM, toys_unrun.LMDEPLOY, toys_unrun.TENSORRT_LLM)
+    folder = toys.write(tmp_path / "site", *packages)
     for variable in (attach.DISABLE, attach.LOG_FOLDER, attach.COLLECTIVES):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.syspath_prepend(str(folder))
@@ -96,5 +99,5 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     attachment = attach.current()
     if attachment is not None:
         attachment.detach()
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("sglang", "vllm")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in TOYS]:
         del sys.modules[name]

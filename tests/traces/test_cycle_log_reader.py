@@ -184,6 +184,58 @@ def test_a_copied_log_reads_like_the_log(tmp_path: Path) -> None:
     assert first.cycle_log.equals(second.cycle_log)
 
 
+def write_lengths(folder: Path, *, pid: int, later_ns: int = 0, lengths: int = 30) -> None:
+    """The log of a process like vLLM's EngineCore: accept lengths of the cycles, no rank."""
+    identity = Identity(None, None, 10**18, 10**18 - later_ns, pid=pid)
+    pieces = Pieces(folder, identity, piece_bytes=1 << 20, total_bytes=1 << 30)
+    at = [number * 1_000_000 + 990_000 + later_ns for number in range(lengths)]
+    pieces.write([Row.accept(number, [1, 4], at[number], 1) for number in range(lengths)])
+    pieces.note([Row.lost(7, "queue_full", later_ns)])
+    pieces.close()
+
+
+def test_lengths_of_a_process_without_a_rank_go_into_the_logs_of_the_ranks(tmp_path: Path) -> None:
+    """By the clock of the ranks; what that process lost is told once."""
+    folder = tmp_path / "log"
+    for rank in (0, 1):
+        write(folder, rank=rank, pid=100 + rank, size=2)
+    write_lengths(folder, pid=99, later_ns=5_000_000)
+    run = specscope.load(folder)
+    assert [rank.rank for rank in run.ranks] == [0, 1]
+    for rank in run.ranks:
+        assert rank.cycle_log is not None
+        rows = rank.cycle_log.to_pylist()
+        found = [row for row in rows if row["row"] == "accept"]
+        assert [row["cycle"] for row in found] == list(range(30))
+        assert {row["rank"] for row in rows} == {rank.rank}
+        assert [row["start_ns"] for row in found] == [n * 1_000_000 + 990_000 for n in range(30)]
+        assert sorted(row["start_ns"] for row in rows) == [row["start_ns"] for row in rows]
+    assert [row["count"] for rank in run.ranks for row in rank.losses.to_pylist()] == [7]
+    report = specscope.analyze(run)
+    assert not report.verdict.refused
+    assert "rank_unknown" not in {note.code for note in run.notes}
+
+
+def test_lengths_of_two_processes_are_left_where_they_are(tmp_path: Path) -> None:
+    """Which ranks they belong to cannot be told."""
+    folder = tmp_path / "log"
+    write(folder, rank=0)
+    write_lengths(folder, pid=98)
+    write_lengths(folder, pid=99)
+    run = specscope.load(sorted(folder.iterdir()))
+    rows = {
+        row for rank in run.ranks for row in rank.cycle_log["row"].to_pylist() if rank.rank == 0
+    }
+    assert "accept" not in rows
+
+
+def test_lengths_alone_are_no_run_of_ranks(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    write_lengths(folder, pid=99)
+    assert [rank.rank for rank in specscope.load(folder).ranks] == [0]
+
+
 def test_a_log_without_stages_gives_no_verdict_and_says_why(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     pieces = Pieces(
