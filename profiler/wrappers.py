@@ -148,8 +148,11 @@ def _stage(hook: Hook, original: Function) -> Function:
             return original(*args, **kwargs)
         finally:
             end = perf_counter_ns()
-            stages.pop()
-            put((stage, here.values, begin, end, here.thread.number))
+            try:
+                stages.pop()
+                put((stage, here.values, begin, end, here.thread.number))
+            except Exception as error:
+                hook.failed(error)
             if start:
                 hook.timed_ns += perf_counter_ns() - end
 
@@ -166,7 +169,7 @@ def _forward(hook: Hook, original: Function) -> Function:
         fired = hook.fired + 1
         start = 0 if fired % TIMED_EVERY else perf_counter_ns()
         if _STATE.heard or _STATE.flag._is_profiler_enabled:
-            drafts = not of_target and getattr(args[0], "is_draft_worker", None) is True
+            drafts = not of_target and args and getattr(args[0], "is_draft_worker", None) is True
             if drafts or (of_target and not _LOCAL.here.stages):
                 return _whole(hook, original, args, kwargs)
         hook.fired = fired
