@@ -193,7 +193,7 @@ def test_arguments_that_cannot_be_written_cost_one_warning_and_the_report_stays(
     for _ in range(2):
         attachment.writer.now()
     assert [line for line in caplog.messages if str(tmp_path) in line] == [
-        f"no server arguments in {tmp_path / 'log'}: division by zero"
+        f"specscope: no server arguments in {tmp_path / 'log'}: division by zero"
     ]
     assert len(list((tmp_path / "log").glob("attach-*.json"))) == 1
 
