@@ -1,0 +1,200 @@
+"""A server started here: its processes, whatever they do, end with it.
+
+They are found by session, by descent, and by a mark in their environment, so that workers which
+leave the session are found too. Not those behind a daemon of somebody else (docker, Ray).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from specscope.profiler import local_server, masking
+from specscope.profiler.http_api import Api
+from specscope.profiler.server_errors import ServerError, UnsuitableError
+from specscope.profiler.server_log import ServerLog, secrets_of
+from specscope.profiler.sweep_plan import Start
+
+MARK: Final = "SPECSCOPE_SWEEP_SERVER"
+# Seconds between SIGTERM and SIGKILL, and for the rest of the end.
+TERM_SECONDS: Final = 20.0
+_KILL_SECONDS: Final = 15.0
+_PORT_SECONDS: Final = 30.0
+_PAUSE: Final = 0.1
+_GONE: Final = frozenset("ZX")
+
+
+class ServerProcess:
+    """One start of a server; use it as a context. Its output goes to `log`, secrets masked."""
+
+    def __init__(
+        self,
+        start: Start,
+        log: Path,
+        *,
+        secrets: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        base = dict(os.environ if environment is None else environment)
+        self._mark = uuid.uuid4().hex
+        env = {**base, **dict(start.variables), MARK: self._mark}
+        known = [*secrets, *secrets_of(start.words, [*base.items(), *start.variables])]
+        log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._process = subprocess.Popen(
+                start.words,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise UnsuitableError(f"{start.words[0]} cannot be started: {reason}") from error
+        assert self._process.stdout is not None
+        self.log = ServerLog(log, self._process.stdout, known)
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started, its session and its group."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether none of its processes is there any more."""
+        return self._process.poll() is not None and not self.members()
+
+    def members(self) -> list[int]:
+        """The processes of the server that still run."""
+        return members(self.pid, self._mark)
+
+    def last_words(self) -> str:
+        """How it ended, and the telling line of its log."""
+        self.log.finish(2.0)
+        said = self.log.telling()
+        code = self._process.poll()
+        how = "still runs" if code is None else _how(code)
+        return f"{how}; its log: {said}" if said else f"{how}; it wrote nothing"
+
+    def stop(self, seconds: float = TERM_SECONDS) -> None:
+        """SIGTERM to all of it, SIGKILL to what is left; a second interrupt kills at once.
+
+        Raises:
+            ServerError: a process is still there after that.
+        """
+        try:
+            self._end(signal.SIGTERM, seconds)
+        except KeyboardInterrupt:
+            self._end(signal.SIGKILL, _KILL_SECONDS)
+            raise
+        if left := self._end(signal.SIGKILL, _KILL_SECONDS):
+            raise ServerError(
+                f"process {left[0]} of the server does not end, not even by SIGKILL: most often "
+                "its driver hangs; the next server would not find its GPU free"
+            )
+        self.log.finish(2.0)
+
+    def _end(self, number: int, seconds: float) -> list[int]:
+        """Send the signal to every process, also to those that come meanwhile; what is left."""
+        told: set[int] = set()
+        until = time.monotonic() + seconds
+        while left := self._alive():
+            for pid in left if number == signal.SIGKILL else set(left) - told:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+            told |= set(left)
+            if time.monotonic() > until:
+                break
+            time.sleep(_PAUSE)
+        return left
+
+    def _alive(self) -> list[int]:
+        self._process.poll()  # takes the exit code, so that no zombie is left
+        return self.members()
+
+
+def members(session: int, mark: str, proc: Path = Path("/proc")) -> list[int]:
+    """Processes of that session, of that mark, and all that descend from them."""
+    found: set[int] = set()
+    parents: dict[int, int] = {}
+    needle = f"{MARK}={mark}".encode()
+    for entry in proc.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if len(fields) < 4 or fields[0].decode() in _GONE:
+            continue
+        pid = int(entry.name)
+        parents[pid] = int(fields[1])
+        if session in (int(fields[2]), int(fields[3])):
+            found.add(pid)
+            continue
+        with contextlib.suppress(OSError):  # of another user
+            if needle in (entry / "environ").read_bytes().split(b"\0"):
+                found.add(pid)
+    grown = True
+    while grown:
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        found |= more
+        grown = bool(more)
+    return sorted(found - {os.getpid()})
+
+
+def answers(api: Api) -> bool:
+    """Whether anything takes a connection at the server's address."""
+    try:
+        with socket.create_connection((api.host, api.port), timeout=2.0):
+            return True
+    except (OSError, UnicodeError):
+        return False
+
+
+def taken(api: Api) -> str:
+    """The line about a port that somebody else holds; empty when it is free."""
+    if not answers(api):
+        return ""
+    holder = local_server.find(api.port) if local_server.is_local(api.host) else None
+    who = ""
+    if holder is not None:
+        command = " ".join(masking.command(holder.command))
+        who = f" by process {holder.pid} ({command[:120]})"
+    return f"port {api.port} is in use{who}: end it, or give another --port"
+
+
+def await_free(api: Api) -> str:
+    """Wait until the port is free again; the line about it when it is not in time."""
+    until = time.monotonic() + _PORT_SECONDS
+    while answers(api):
+        if time.monotonic() > until:
+            return taken(api)
+        time.sleep(_PAUSE)
+    return ""
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    memory = " (out of memory?)" if -code == signal.SIGKILL else ""
+    return f"ended by {name}{memory}"
