@@ -21,8 +21,8 @@ _LEAST_SECRET: Final = 6
 
 _TROUBLE: Final = re.compile(
     r"\b\w*(?:Error|Exception)\b\s*[:(]|\berror:|\bout of memory\b|\bCUDA error\b"
-    r"|\bNCCL\b.*\berror\b|\bNo such file\b|\bcommand not found\b|\baddress already in use\b|\bnot enough\b"
-    r"|\bSegmentation fault\b|\bassertion failed\b",
+    r"|\bNCCL\b.*\berror\b|\bNo such file\b|\bcommand not found\b|\baddress already in use\b"
+    r"|\bnot enough\b|\bSegmentation fault\b|\bassertion failed\b",
     re.IGNORECASE,
 )
 # What engines say after the line that names the cause.
@@ -75,9 +75,9 @@ class ServerLog:
         except (OSError, ValueError):
             pass  # closed under our hands
         finally:
-            if self._file is not None:
+            for file in filter(None, (self._file, self._stream)):
                 with contextlib.suppress(OSError):
-                    self._file.close()
+                    file.close()
 
     def _write(self, line: str) -> None:
         try:

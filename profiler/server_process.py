@@ -76,8 +76,21 @@ class ServerProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether none of its processes is there any more."""
-        return self._process.poll() is not None and not self.members()
+        """Whether it is over: it failed, whatever workers it left, or nothing of it runs.
+
+        A command that ended well may have left a server in the background.
+        """
+        code = self._process.poll()
+        return code is not None and (code != 0 or not self.members())
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether it ends by itself in that time."""
+        until = time.monotonic() + seconds
+        while not self.ended:
+            if time.monotonic() > until:
+                return False
+            time.sleep(_PAUSE)
+        return True
 
     def members(self) -> list[int]:
         """The processes of the server that still run."""
@@ -91,14 +104,14 @@ class ServerProcess:
         how = "still runs" if code is None else _how(code)
         return f"{how}; its log: {said}" if said else f"{how}; it wrote nothing"
 
-    def stop(self, seconds: float = TERM_SECONDS) -> None:
+    def stop(self, seconds: float | None = None) -> None:
         """SIGTERM to all of it, SIGKILL to what is left; a second interrupt kills at once.
 
         Raises:
             ServerError: a process is still there after that.
         """
         try:
-            self._end(signal.SIGTERM, seconds)
+            self._end(signal.SIGTERM, TERM_SECONDS if seconds is None else seconds)
         except KeyboardInterrupt:
             self._end(signal.SIGKILL, _KILL_SECONDS)
             raise

@@ -26,6 +26,7 @@ from specscope.profiler.sweep_options import Options, Plan, plan
 
 # Less room than this, and nothing more is recorded: figures go on.
 _LEAST_ROOM: Final = 1 << 30
+_DYING_SECONDS: Final = 5.0
 
 
 def sweep(options: Options) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def sweep(options: Options) -> dict[str, Any]:
         raise UnsuitableError(line)
     with Book(options.out.absolute(), settings, options.producer, (load.get("api_key"),)) as book:
         _Sweep(options, checked, book).run()
-        return book.document()
+        return book.document
 
 
 _LOAD: Final = ("prompt_tokens", "tokens", "repetitions", "vocabulary")
@@ -151,8 +152,9 @@ class _Sweep:
             self._add(row(str(error)))
             return True
         except ServerError as error:
-            ended = f"; the server {server.last_words()}" if server.ended else ""
-            self._add(row(f"{error}{ended}"))
+            # Its connections go before it does.
+            over = server.ends_within(_DYING_SECONDS)
+            self._add(row(f"{error}{f'; the server {server.last_words()}' if over else ''}"))
             return False
         except KeyboardInterrupt:
             if _read_run(folder) is not None:

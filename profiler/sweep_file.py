@@ -33,13 +33,17 @@ _SAME: Final = {
 
 @dataclass
 class Book:
-    """The rows of a folder; a context that keeps other sweeps out of it."""
+    """The rows of a folder; a context that keeps other sweeps out of it.
+
+    `document` is the whole of sweep.json as it was last written.
+    """
 
     folder: Path
     settings: dict[str, Any]
     producer: str
     secrets: tuple[str | None, ...] = ()
     rows: list[Row] = field(default_factory=list)
+    document: dict[str, Any] = field(default_factory=dict)
     _lock: int | None = None
 
     def __enter__(self) -> Book:
@@ -53,6 +57,8 @@ class Book:
                 f"another sweep works in {self.folder}; wait for it, or give --out another folder"
             ) from error
         try:
+            # As it will be read again: secrets masked in every way.
+            self.settings = json.loads(run_file.text_of(self.settings, self.secrets))
             self._read()
             # From now on the folder is known as that of a sweep.
             self._write()
@@ -84,8 +90,7 @@ class Book:
         self.rows = sorted([*others, row], key=lambda r: (r["batch"], r["steps"]))
         self._write()
 
-    def document(self) -> dict[str, Any]:
-        """The whole of sweep.json."""
+    def _document(self) -> dict[str, Any]:
         rows = sweep_figures.with_comparisons(self.rows)
         return {
             "schema_version": SCHEMA_VERSION,
@@ -97,7 +102,8 @@ class Book:
         }
 
     def _write(self) -> None:
-        run_file.write(self.folder, self.document(), self.secrets, name=NAME)
+        self.document = self._document()
+        run_file.write(self.folder, self.document, self.secrets, name=NAME)
 
     def _read(self) -> None:
         if not self.path.exists():
