@@ -13,7 +13,7 @@ from specscope.dashboards.grid import Grid, Row
 from specscope.dashboards.layout import BOLD, DIM, grid_lines, hanging
 from specscope.dashboards.safe_text import clean
 from specscope.dashboards.terminal import PIPE_COLUMNS, console_for
-from specscope.dashboards.units import UNKNOWN, time_text
+from specscope.dashboards.units import UNKNOWN
 
 Document = dict[str, Any]
 _LONGEST: Final = 600
@@ -60,7 +60,7 @@ def _grid(batch: int, rows: list[Document], best: Document | None) -> Grid:
     compared = any(row["speedup"] for row in rows)
     columns = ["steps", "tokens/s", "range", "cycle", "accept"]
     columns += [head for _, head in _STAGES] if shares else []
-    columns += ["speed-up", "even at", "pays"] if compared else []
+    columns += ["speed", "even", "pays"] if compared else []
     out = []
     for row in rows:
         rate, accept = row["tokens_per_second"], row["accept_length"]
@@ -70,8 +70,8 @@ def _grid(batch: int, rows: list[Document], best: Document | None) -> Grid:
         cells = [
             _steps(row["steps"]) + star,
             rate_text(rate["value"]) if rate else "failed" if row["reason"] else UNKNOWN,
-            f"{rate_text(rate['low'])}-{rate_text(rate['high'])}" if rate else UNKNOWN,
-            time_text(time["value"] * 1e6) if time else UNKNOWN,
+            _range(rate) if rate else UNKNOWN,
+            f"{time['value']:.2f}" if time else UNKNOWN,
             f"{accept['value']:.2f}" if accept else UNKNOWN,
         ]
         if shares:
@@ -84,7 +84,7 @@ def _grid(batch: int, rows: list[Document], best: Document | None) -> Grid:
                 row["pays"] or UNKNOWN,
             ]
         out.append(Row(tuple(cells)))
-    return Grid(f"Batch {batch}", tuple(columns), tuple(out))
+    return Grid(f"Batch {batch}", tuple(columns), tuple(out), note="cycle in ms")
 
 
 def _best_line(entry: Document) -> str:
@@ -116,8 +116,8 @@ def _legend(rows: list[Document]) -> list[str]:
         out.append("verify (accept included), draft, extend: percent of the recorded cycle.")
     if any(row["speedup"] for row in rows):
         out.append(
-            "even at: accept length at which the row is as fast as the server without "
-            "speculation; random prompts are not your traffic, so hold it against your own."
+            "speed: of the server without speculation (none); even: accept length at which both "
+            "are equally fast; prompts are random, so hold it against that of your traffic."
         )
     else:
         out.append("Without a baseline nobody can say whether it pays: give --baseline-command.")
@@ -160,6 +160,10 @@ def _steps(steps: int) -> str:
 
 def _words(steps: int) -> str:
     return f"{steps} step{'' if steps == 1 else 's'}" if steps else "no speculation"
+
+
+def _range(rate: Document) -> str:
+    return "-".join(rate_text(rate[end]).replace(",", "") for end in ("low", "high"))
 
 
 def _percent(share: float | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from specscope.profiler import (
     capture,
+    capture_warnings,
     engine_probe,
     profile_control,
     run_file,
@@ -144,7 +145,10 @@ class _Sweep:
             found = sweep_file.of_run(
                 steps, batch, run, **where, **{"not_recorded": failure, **more}
             )
-            return {**found, "notes": [*found["notes"], *_k_noted(steps, engine)]}
+            # What was said before the recording is worth a line only where it went wrong.
+            before = _warned(engine) if found["recorded"] and found["shares"] else set()
+            notes = [note for note in found["notes"] if note not in before]
+            return {**found, "notes": [*notes, *_k_noted(steps, engine)]}
 
         try:
             done = self._capture(self._plan.api.title, batch, folder, profile, _name(steps, batch))
@@ -258,6 +262,10 @@ class _Sweep:
 def _name(steps: int, batch: int | None = None) -> str:
     name = f"{steps} step{'' if steps == 1 else 's'}" if steps else "no speculation"
     return name if batch is None else f"{name}, batch {batch}"
+
+
+def _warned(engine: Engine) -> set[str]:
+    return set(capture_warnings.before_profiling(engine, stacks=False))
 
 
 def _k_noted(steps: int, engine: Engine) -> list[str]:

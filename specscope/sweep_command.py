@@ -30,7 +30,7 @@ from specscope.traces.errors import (
 )
 
 STDOUT = "-"
-_STAGES = ("draft", "verify", "draft_extend", "schedule")
+_STAGES = ("draft", "verify", "draft_extend", "schedule", "decode")
 
 
 def run(

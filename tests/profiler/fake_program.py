@@ -1,7 +1,7 @@
 """A program that serves as SGLang or vLLM does, for what starts servers: run it as a script.
 
-Each process of it adds its id to the file of `--pids`, a worker that ignores SIGTERM and one in a
-session of its own among them.
+Each process of it adds its id to the file of `--pids`: with `--workers` also two workers, the
+second in a session of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.profiler.fake_servers import SECRET, FakeSglang, FakeVllm, Faults
 
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+WORKERS = {
+    "plain": "import time; time.sleep(600)",
+    "stubborn": "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)",
+}
 # As an engine ends: the cause first, then what follows from it.
 LAST_LINES = f"""\
 [2026-01-01 10:00:00] loading with --hf-token {SECRET}
@@ -42,7 +45,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--api-key")
     parser.add_argument("--pids", type=Path)
-    parser.add_argument("--workers", action="store_true")
+    parser.add_argument("--workers", choices=["plain", "stubborn"])
     parser.add_argument("--fault", default="")
     parser.add_argument("--when-steps", type=int, help="the fault is there for that number only")
     parser.add_argument("--traces", type=Path, help="folder of recordings that it hands out")
@@ -53,7 +56,7 @@ def main() -> None:
     if given.workers:
         for own_session in (False, True):
             worker = subprocess.Popen(
-                [sys.executable, "-c", STUBBORN], start_new_session=own_session
+                [sys.executable, "-c", WORKERS[given.workers]], start_new_session=own_session
             )
             note(given.pids, worker.pid)
     print(f"starting, HF_TOKEN={os.environ.get('HF_TOKEN')}", flush=True)

@@ -76,7 +76,7 @@ def test_every_setting_is_measured_recorded_and_ended(tmp_path: Path) -> None:
     done = sweep(
         options(
             tmp_path,
-            f"{COMMAND} --workers --pids {pids}",
+            f"{COMMAND} --workers stubborn --pids {pids}",
             baseline_command=PLAIN,
             batches=(1, 2),
             shares=lambda folder: {"verify": 0.9} if (folder / "run.json").exists() else None,
@@ -194,7 +194,7 @@ def test_a_server_whose_workers_outlive_it_is_over_at_once(tmp_path: Path) -> No
     pids = tmp_path / "pids"
     began = time.monotonic()
     (row,) = sweep(
-        options(tmp_path, f"{COMMAND} --workers --fault dies --pids {pids}", steps=(1,))
+        options(tmp_path, f"{COMMAND} --workers stubborn --fault dies --pids {pids}", steps=(1,))
     )["rows"]
     assert time.monotonic() - began < 15
     assert "exit code 3" in row["reason"]
@@ -287,7 +287,7 @@ def test_an_interrupt_while_measuring_keeps_the_rows_and_ends_every_process(
     said: list[str] = []
     given = options(
         tmp_path,
-        f"{COMMAND} --workers --pids {pids}",
+        f"{COMMAND} --workers stubborn --pids {pids}",
         profile=False,
         tick=said.append,
     )
@@ -320,10 +320,25 @@ def test_an_interrupt_while_recording_keeps_the_figures_and_the_row_is_taken_aga
 
 def test_an_interrupt_while_a_server_starts_ends_it(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    command = f"{COMMAND} --workers --fault hangs --pids {pids}"
+    command = f"{COMMAND} --workers stubborn --fault hangs --pids {pids}"
     thread = interrupt_when(lambda: pids.exists() and len(noted(pids)) == 3)
     with pytest.raises(KeyboardInterrupt):
         sweep(options(tmp_path, command))
+    thread.join()
+    assert not any(map(runs, noted(pids)))
+
+
+def test_a_second_interrupt_kills_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specscope.profiler.server_process.TERM_SECONDS", 60)
+    pids = tmp_path / "pids"
+    pids.touch()
+    command = f"{PLAIN.format(port=1)} --workers stubborn --fault hangs --pids {pids}"
+    server = ServerProcess(Start(tuple(shlex.split(command))), tmp_path / "log")
+    while len(noted(pids)) < 3:
+        time.sleep(0.02)
+    thread = interrupt_when(lambda: not runs(server.pid))  # SIGTERM was sent
+    with pytest.raises(KeyboardInterrupt):
+        server.stop()
     thread.join()
     assert not any(map(runs, noted(pids)))
 
