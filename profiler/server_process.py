@@ -7,6 +7,7 @@ leave the session are found too. Not those behind a daemon of somebody else (doc
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -30,6 +31,13 @@ _KILL_SECONDS: Final = 15.0
 _PORT_SECONDS: Final = 30.0
 _PAUSE: Final = 0.1
 _GONE: Final = frozenset("ZX")
+_LIBC: Final = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def _end_with_parent() -> None:
+    """The kernel ends the server where this process is killed and can do nothing itself."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class ServerProcess:
@@ -56,6 +64,8 @@ class ServerProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # One call of a library that is loaded: safe also beside threads.
+                preexec_fn=_end_with_parent,  # noqa: PLW1509
             )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)

@@ -132,9 +132,27 @@ def test_told_to_end_it_takes_its_servers_with_it(number: signal.Signals, tmp_pa
     assert process.returncode == exits.INTERRUPTED
     assert err.splitlines()[-1] == "specscope: interrupted"
     assert f"what was measured is in {out}" in err
-    assert not any(Path(f"/proc/{pid}").exists() and _runs(pid) for pid in pids.read_text().split())
+    assert not any(map(_runs, pids.read_text().split()))
     (row,) = json.loads((out / "sweep.json").read_text())["rows"]
     assert row["steps"] == 1
+
+
+def test_killed_it_takes_the_server_that_it_started_with_it(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = [
+        sys.executable, "-m", "specscope", "sweep", "--steps", "1", "--quiet",
+        "--command", f"{COMMAND} --fault hangs --pids {pids}", "--out", str(tmp_path / "out"),
+    ]  # fmt: skip
+    process = subprocess.Popen(program, cwd=ROOT)
+    until = time.monotonic() + 30
+    while not (pids.exists() and pids.read_text()) and time.monotonic() < until:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    (pid,) = pids.read_text().split()
+    while _runs(pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not _runs(pid)
 
 
 def _runs(pid: str) -> bool:
