@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -13,10 +14,11 @@ from specscope.dashboards.grid import Grid, Row
 from specscope.dashboards.layout import BOLD, DIM, grid_lines, hanging
 from specscope.dashboards.safe_text import clean
 from specscope.dashboards.terminal import PIPE_COLUMNS, console_for
-from specscope.dashboards.units import UNKNOWN
+from specscope.dashboards.units import UNKNOWN, between
 
 Document = dict[str, Any]
 _LONGEST: Final = 600
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _STAGES: Final = (("verify", "verify"), ("draft", "draft"), ("draft_extend", "extend"))
 
 
@@ -132,21 +134,38 @@ def _legend(rows: list[Document]) -> list[str]:
 
 def _notes(rows: list[Document]) -> list[str]:
     """What went wrong, each once, with the rows it holds for."""
-    where: dict[str, list[str]] = {}
+    found: dict[str, tuple[list[str], list[str]]] = {}
     for row in rows:
-        for kind, texts in (
-            ("", [row["reason"]]),
-            ("not recorded: ", [row["not_recorded"]]),
-            ("", row["notes"] if not row["simulated_acceptance"] else []),
-        ):
-            for text in filter(None, texts):
-                place = f"{_words(row['steps'])}, batch {row['batch']}"
-                where.setdefault(kind + clean(text, _LONGEST), []).append(place)
+        place = f"{_words(row['steps'])}, batch {row['batch']}"
+        told = [(row["reason"], ""), (row["not_recorded"], "not recorded: ")]
+        for text, lead in told:
+            if text:
+                _put(found, lead + text, lead + text, place)
+        for text in row["notes"]:
+            _put(found, _NUMBER.sub("0", text), text, place)
     measured = sum(1 for row in rows if row["tokens_per_second"])
-    return [
-        text if len(places) == measured > 1 else f"{_several(places)}: {text}"
-        for text, places in where.items()
-    ]
+    out = []
+    for texts, places in found.values():
+        where = "all rows" if len(places) == measured > 1 else _several(places)
+        out.append(f"{where}: {clean(_merged(texts), _LONGEST)}")
+    return out
+
+
+def _put(found: dict[str, tuple[list[str], list[str]]], key: str, text: str, place: str) -> None:
+    texts, places = found.setdefault(key, ([], []))
+    texts.append(text)
+    places.append(place)
+
+
+def _merged(texts: list[str]) -> str:
+    """Texts that differ in their numbers only as one, each number as the range of all.
+
+    >>> _merged(["17 % of 4", "39 % of 4"])
+    '17 to 39 % of 4'
+    """
+    numbers = zip(*(_NUMBER.findall(text) for text in texts), strict=True)
+    ranges = iter([between(sorted(set(found), key=float)) for found in numbers])
+    return _NUMBER.sub(lambda match: next(ranges), texts[0])
 
 
 def _several(places: list[str]) -> str:

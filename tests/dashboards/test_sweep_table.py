@@ -84,6 +84,15 @@ def test_control_characters_of_a_log_do_not_reach_the_terminal() -> None:
     assert "\\x1b[2J" in text
 
 
+def test_notes_that_differ_in_numbers_only_are_one_line() -> None:
+    def noted(steps: int, share: int) -> dict[str, Any]:
+        text = f"the length of a cycle differs by {share} % between 4 repetitions"
+        return row(steps, 1, 14.2, 1.6, notes=[text])
+
+    text = plain_sweep(document(noted(1, 17), noted(2, 9), noted(3, 128)))
+    assert "! all rows: the length of a cycle differs by 9 to 128 % between 4" in text
+
+
 def test_a_sweep_that_measured_nothing_says_only_why() -> None:
     text = plain_sweep(document(sweep_file.empty(1, 1, "no"), sweep_file.empty(2, 1, "no")))
     assert "1 step, batch 1; 2 steps, batch 1: no" in text
