@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from specscope.profiler import sweep_file
+from specscope.profiler import sweep_file, sweep_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "traces" / "sweep.schema.json").read_text("utf-8"))
@@ -39,3 +40,19 @@ def test_the_schema_refuses_what_is_not_sweep_json() -> None:
     for wrong in ({}, {"schema_version": 1}, [], {"schema_version": 2}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("option", "command"), re.findall(r"(--(?:baseline-)?command) '([^']*)'", PAGE)
+)
+def test_the_commands_on_the_page_are_taken(option: str, command: str) -> None:
+    varies = option == "--command"
+    made = sweep_plan.template(option, command, None, varies=varies).start(3, 30000).words
+    assert "30000" in made
+    for word in made:
+        if word.startswith("{"):
+            json.loads(word)
+
+
+def test_the_page_has_a_command_of_each_engine() -> None:
+    assert {"sglang.launch_server", "vllm"} <= set(PAGE.replace("'", " ").split())
