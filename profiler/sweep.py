@@ -123,7 +123,7 @@ class _Sweep:
         left = list(batches)
         while left:
             batch = left.pop(0)
-            if not self._batch(steps, batch, engine, server):
+            if not self._batch(steps, batch, engine, server) or server.ended:
                 break
         return left
 
@@ -148,7 +148,7 @@ class _Sweep:
             # What was said before the recording is worth a line only where it went wrong.
             before = _warned(engine) if found["recorded"] and found["shares"] else set()
             notes = [note for note in found["notes"] if note not in before]
-            return {**found, "notes": [*notes, *_k_noted(steps, engine)]}
+            return {**found, "notes": [*notes, *_noted(found, engine)]}
 
         try:
             done = self._capture(self._plan.api.title, batch, folder, profile, _name(steps, batch))
@@ -165,7 +165,9 @@ class _Sweep:
                 self._add(row("interrupted" if profile else None, cut=profile))
             raise
         if done.traces:
-            self._add(row(None, recorded=True, shares=self._options.shares(folder)))
+            # First without shares: reading traces may fail as nothing else here.
+            self._add(row(None, recorded=True))
+            self._add(row(None, recorded=True, shares=self._shares(folder)))
         else:
             self._add(row(not_recorded or done.elsewhere or None))
         return True
@@ -195,6 +197,16 @@ class _Sweep:
             )
         )
 
+    def _shares(self, folder: Path) -> dict[str, float] | None:
+        """Shares of the recorded cycle; a fault of the analysis does not end the sweep."""
+        try:
+            return self._options.shares(folder)
+        except Exception as error:
+            self._options.say(
+                f"{folder}: no shares ({type(error).__name__}: {error}); analyze says more"
+            )
+            return None
+
     def _cannot_record(self, engine: Engine) -> str | None:
         """Why this server cannot be recorded, and what to start it with; None when it can."""
         reason = None
@@ -215,7 +227,10 @@ class _Sweep:
                 "--baseline-command, the same server without speculation"
             )
         if steps and engine.speculation is None:
-            raise UnsuitableError("the server does not speculate; look at --command")
+            raise UnsuitableError(
+                "the server does not speculate, or does not say so (its statistics are off); look "
+                "at --command"
+            )
 
     def _log(self, steps: int) -> Path:
         return self._book.folder / f"steps-{steps}" / "server.log"
@@ -236,7 +251,8 @@ class _Sweep:
         options = self._options
         for path in options.baseline_runs:
             run = run_file.read_plain(path)
-            batch = run.get("batch", 1)
+            batch = run.setdefault("batch", 1)
+            run.setdefault("tokens_per_second", 1e3 * batch / run["step_ms"])
             if batch not in self._plan.batches:
                 options.say(f"baseline {path} is of batch {batch}, which is not asked for")
                 continue
@@ -268,10 +284,15 @@ def _warned(engine: Engine) -> set[str]:
     return set(capture_warnings.before_profiling(engine, stacks=False))
 
 
-def _k_noted(steps: int, engine: Engine) -> list[str]:
-    if not steps or engine.k in (None, steps):
-        return []
-    return [f"the server says k {engine.k}, asked were {steps} steps; look at --command"]
+def _noted(row: Row, engine: Engine) -> list[str]:
+    """What only a sweep can know of a row."""
+    steps = row["steps"]
+    notes = []
+    if steps and engine.k not in (None, steps):
+        notes.append(f"the server says k {engine.k}, asked were {steps} steps; look at --command")
+    if steps and row["accept_length"] is None:
+        notes.append("the server counts no verifications: it speculates not, or without statistics")
+    return notes
 
 
 def _read_run(folder: Path) -> dict[str, Any] | None:

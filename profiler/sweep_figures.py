@@ -35,11 +35,16 @@ def with_comparisons(rows: Sequence[Row]) -> list[Row]:
     out = []
     for row in rows:
         base = plain.get(row["batch"])
-        if row["kind"] == BASELINE or base is None or not measured(row):
+        if row["kind"] == BASELINE or base is None or not _comparable(row, base):
             out.append({**row, "speedup": None, "break_even_accept_length": None, "pays": None})
         else:
             out.append({**row, **_against(row, base)})
     return out
+
+
+def _comparable(row: Row, base: Row) -> bool:
+    """A server that counts no verifications has neither cycle nor accept length."""
+    return None not in (row["cycle_ms"], row["accept_length"], base["step_ms"])
 
 
 def _against(row: Row, base: Row) -> Row:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from specscope.profiler import run_file, sweep_figures
 from specscope.profiler.server_errors import UnsuitableError
-from specscope.profiler.sweep_figures import BASELINE, SPECULATION, Row
+from specscope.profiler.sweep_figures import BASELINE, SPECULATION, Row, measured
 
 SCHEMA_VERSION: Final = 1
 NAME: Final = "sweep.json"
@@ -85,7 +85,13 @@ class Book:
         return None
 
     def add(self, row: Row) -> None:
-        """Put a row in, in place of an earlier one of its setting, and write all."""
+        """Put a row in, in place of an earlier one of its setting, and write all.
+
+        Figures are not given up for a later failure.
+        """
+        before = self.find(row["steps"], row["batch"])
+        if before is not None and measured(before) and not measured(row):
+            row = {**before, "not_recorded": row["reason"]}
         others = [r for r in self.rows if (r["steps"], r["batch"]) != (row["steps"], row["batch"])]
         self.rows = sorted([*others, row], key=lambda r: (r["batch"], r["steps"]))
         self._write()

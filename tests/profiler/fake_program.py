@@ -74,7 +74,11 @@ def main() -> None:
         api_key=given.api_key,
         at_port=given.port,
         traces=tuple(path.read_bytes() for path in ranks) or None,
-        faults=Faults(no_profiler=fault == "no_profiler", dies=fault == "dies_recording"),
+        faults=Faults(
+            no_profiler=fault == "no_profiler",
+            dies=fault == "dies_recording",
+            no_metrics=fault == "no_metrics",
+        ),
     )
     if isinstance(fake, FakeSglang) and given.steps:
         fake.info = {

@@ -190,6 +190,35 @@ def test_a_run_of_a_plain_server_is_a_baseline(tmp_path: Path) -> None:
     assert rows[1, 1]["pays"] == "unclear"  # nobody knows its spread
 
 
+def test_an_analysis_that_fails_does_not_end_the_sweep(tmp_path: Path) -> None:
+    def broken(folder: Path) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    said: list[str] = []
+    rows = by_setting(sweep(options(tmp_path, shares=broken, say=said.append)))
+    assert [row["recorded"] for row in rows.values()] == [True, True]
+    assert rows[1, 1]["shares"] is None
+    assert sum("no shares (ZeroDivisionError: on purpose)" in text for text in said) == 2
+
+
+def test_a_server_that_cannot_be_seen_to_speculate_is_named(tmp_path: Path) -> None:
+    command = f"{COMMAND} --engine vllm --fault no_metrics"
+    (row,) = sweep(options(tmp_path, command, steps=(3,), profile=False))["rows"]
+    assert row["reason"].startswith("the server does not speculate, or does not say so")
+
+
+def test_figures_are_not_given_up_for_a_later_failure(tmp_path: Path) -> None:
+    figure = {"value": 1.0, "low": 1.0, "high": 1.0, "values": [1.0]}
+    book = sweep_file.Book(tmp_path / "out", {"baseline_command": None}, "specscope")
+    with book:
+        book.add(sweep_file.empty(1, 1, None, tokens_per_second=figure, cut=True))
+        book.add(sweep_file.empty(1, 1, "the server did not start"))
+        (row,) = book.document["rows"]
+    assert row["tokens_per_second"] == figure
+    assert row["not_recorded"] == "the server did not start"
+    assert row["reason"] is None
+
+
 def test_a_server_whose_workers_outlive_it_is_over_at_once(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     began = time.monotonic()

@@ -75,6 +75,11 @@ def test_a_row_of_another_batch_is_no_baseline() -> None:
     assert found["speedup"] is found["pays"] is None
 
 
+def test_a_server_that_counts_no_verifications_is_not_compared() -> None:
+    blind = sweep_file.empty(3, 1, None, tokens_per_second=figure(100.0), step_ms=figure(10.0))
+    assert compared(plain((10.0,) * 4), blind)["speedup"] is None
+
+
 def test_rows_without_figures_are_compared_with_nothing() -> None:
     failed = sweep_file.empty(2, 1, "the server did not start")
     rows = sweep_figures.with_comparisons([plain((10.0,) * 4), failed])
