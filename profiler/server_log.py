@@ -75,9 +75,11 @@ class ServerLog:
         except (OSError, ValueError):
             pass  # closed under our hands
         finally:
-            for file in filter(None, (self._file, self._stream)):
+            with contextlib.suppress(OSError):
+                self._stream.close()
+            if self._file is not None:
                 with contextlib.suppress(OSError):
-                    file.close()
+                    self._file.close()
 
     def _write(self, line: str) -> None:
         try:
