@@ -130,6 +130,8 @@ class ServerProcess:
                 f"process {left[0]} of the server does not end, not even by SIGKILL: most often "
                 "its driver hangs; the next server would not find its GPU free"
             )
+        # It may have ended between the last two looks.
+        self._process.wait()
         self.log.finish(2.0)
 
     def _end(self, number: int, seconds: float) -> list[int]:

@@ -57,7 +57,8 @@ def _against(row: Row, base: Row) -> Row:
     low = min(*own, accept["value"] / cycle["value"]) * min(step["values"])
     high = max(*own, accept["value"] / cycle["value"]) * max(step["values"])
     told = enough(len(own), len(step["values"]))
-    if told and even > row["steps"] + 1 and high < 1:
+    # Even with every draft accepted, in the best of the repetitions.
+    if told and min(cycle["values"]) > (row["steps"] + 1) * max(step["values"]):
         pays = NEVER
     elif told and low > 1:
         pays = YES

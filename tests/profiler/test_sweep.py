@@ -375,6 +375,22 @@ def test_a_second_interrupt_kills_at_once(tmp_path: Path, monkeypatch: pytest.Mo
 # The process and its log.
 
 
+def test_a_server_that_ends_while_it_is_looked_for_leaves_no_zombie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ServerProcess(Start((sys.executable, "-c", "pass")), tmp_path / "log")
+    look = server.members
+
+    def late() -> list[int]:
+        while look():
+            time.sleep(0.02)
+        return []
+
+    monkeypatch.setattr(server, "members", late)
+    server.stop()
+    assert not Path(f"/proc/{server.pid}").exists()
+
+
 def test_what_was_started_ends_also_where_it_ignores_sigterm(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); " \
            "time.sleep(600)"  # fmt: skip
