@@ -130,8 +130,6 @@ class ServerProcess:
                 f"process {left[0]} of the server does not end, not even by SIGKILL: most often "
                 "its driver hangs; the next server would not find its GPU free"
             )
-        # It may have ended between the last two looks.
-        self._process.wait()
         self.log.finish(2.0)
 
     def _end(self, number: int, seconds: float) -> list[int]:
@@ -149,8 +147,11 @@ class ServerProcess:
         return left
 
     def _alive(self) -> list[int]:
-        self._process.poll()  # takes the exit code, so that no zombie is left
-        return self.members()
+        """The processes that run, and the one that was started until its exit code is taken."""
+        found = set(self.members())
+        if self._process.poll() is None:
+            found.add(self.pid)
+        return sorted(found)
 
 
 def members(session: int, mark: str, proc: Path = Path("/proc")) -> list[int]:
@@ -165,7 +166,7 @@ def members(session: int, mark: str, proc: Path = Path("/proc")) -> list[int]:
             fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
             continue
-        if len(fields) < 4 or fields[0].decode() in _GONE:
+        if len(fields) < 4 or (fields[0].decode() in _GONE and not _has_threads(entry)):
             continue
         pid = int(entry.name)
         parents[pid] = int(fields[1])
@@ -181,6 +182,14 @@ def members(session: int, mark: str, proc: Path = Path("/proc")) -> list[int]:
         found |= more
         grown = bool(more)
     return sorted(found - {os.getpid()})
+
+
+def _has_threads(entry: Path) -> bool:
+    """Whether threads outlive the first one of a process, which then looks as if it were gone."""
+    try:
+        return sum(1 for _ in (entry / "task").iterdir()) > 1
+    except OSError:
+        return False
 
 
 def answers(api: Api) -> bool:
