@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = shlex.join([sys.executable, str(ROOT / "tests" / "profiler" / "fake_program.py")])
 COMMAND = f"{PROGRAM} --port {{port}} --steps {{steps}}"
 PLAIN = f"{PROGRAM} --port {{port}}"
-SMALL = ("--prompt-tokens", "8", "--tokens", "32", "--timeout", "20", "--ready-timeout", "20")
+SMALL = ("--prompt-tokens", "8", "--tokens", "96", "--timeout", "20", "--ready-timeout", "20")
 
 Run = Callable[..., Done]
 

@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--fault", default="")
     parser.add_argument("--when-steps", type=int, help="the fault is there for that number only")
     parser.add_argument("--traces", type=Path, help="folder of recordings that it hands out")
-    parser.add_argument("--cycle", type=float, default=0.002)
+    parser.add_argument("--cycle", type=float, default=0.004)
     given = parser.parse_args()
     fault = given.fault if given.when_steps in (None, given.steps) else ""
     note(given.pids, os.getpid())

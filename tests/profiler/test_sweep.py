@@ -35,7 +35,7 @@ COMMAND = f"{PROGRAM} --port {{port}} --steps {{steps}}"
 PLAIN = f"{PROGRAM} --port {{port}}"
 SCHEMA = json.loads((ROOT / "traces" / "sweep.schema.json").read_text("utf-8"))
 LOAD: dict[str, Any] = {
-    "prompt_tokens": 8, "tokens": 32, "repetitions": 1, "vocabulary": None, "cycles": 3,
+    "prompt_tokens": 8, "tokens": 96, "repetitions": 1, "vocabulary": None, "cycles": 3,
     "timeout": 30.0, "api_key": None,
 }  # fmt: skip
 
