@@ -107,11 +107,17 @@ def text_of(run: Mapping[str, Any], secrets: Iterable[str | None] = ()) -> str:
     return json.dumps(_without(masked, known), indent=1, ensure_ascii=True) + "\n"
 
 
-def write(folder: Path, run: Mapping[str, Any], secrets: Iterable[str | None] = ()) -> Path:
-    """Write run.json into `folder`, whole or not at all; its path."""
+def write(
+    folder: Path,
+    run: Mapping[str, Any],
+    secrets: Iterable[str | None] = (),
+    *,
+    name: str = NAME,
+) -> Path:
+    """Write run.json, or a document of another name, whole or not at all; its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / NAME
-    temporary = folder / f".{NAME}.{os.getpid()}.tmp"
+    path = folder / name
+    temporary = folder / f".{name}.{os.getpid()}.tmp"
     try:
         temporary.write_text(text_of(run, secrets), "utf-8")
         temporary.replace(path)

@@ -56,6 +56,7 @@ class Fake:
     api_key: str | None = None
     faults: Faults = field(default_factory=Faults)
     traces: tuple[bytes, ...] | None = None
+    at_port: int = 0
     calls: list[tuple[str, str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     prompts: list[Any] = field(default_factory=list)
@@ -89,6 +90,8 @@ class Fake:
                 given = self.headers.get("Authorization")
                 if fake.api_key and given != f"Bearer {fake.api_key}":
                     status, answer = 401, {"error": "Unauthorized"}
+                elif path == "/health":
+                    status, answer = 200, ""
                 else:
                     status, answer = fake.answer(method, path, body)
                 if fake.dead:
@@ -107,7 +110,7 @@ class Fake:
                 pass  # a client that went away
 
         self.dead = False
-        self._server = Quiet(("127.0.0.1", 0), Handler)
+        self._server = Quiet(("127.0.0.1", self.at_port), Handler)
         self._server.daemon_threads = True
         self._lock = threading.Lock()
         self._thread = threading.Thread(

@@ -1,0 +1,127 @@
+"""The log of a server that was started here: bounded, secrets masked, and its telling line."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Final
+
+from specscope.profiler import masking
+
+# A file of this size becomes FILE.1, which replaces the one before: twice this on disk.
+MOST_BYTES: Final = 8 << 20
+_MOST_LINE: Final = 64 << 10
+_KEPT_LINES: Final = 400
+_MOST_SHOWN: Final = 240
+_LEAST_SECRET: Final = 6
+
+_TROUBLE: Final = re.compile(
+    r"\b\w*(?:Error|Exception)\b\s*[:(]|\berror:|\bout of memory\b|\bCUDA error\b"
+    r"|\bNCCL\b.*\berror\b|\bNo such file\b|\bcommand not found\b|\baddress already in use\b"
+    r"|\bnot enough\b|\bSegmentation fault\b|\bassertion failed\b",
+    re.IGNORECASE,
+)
+# What engines say after the line that names the cause.
+_AFTERMATH: Final = re.compile(
+    r"see root cause above|engine core initialization failed|engine core proc.* died|"
+    r"failed core proc|worker proc.* died|WorkerProc initialization failed|"
+    r"received sigquit|child failed|EOFError|BrokenPipeError|ConnectionResetError|"
+    r"initialization failed\. rank|CalledProcessError|ChildFailedError|CancelledError|"
+    r"exception ignored|resource_tracker|destroy_process_group",
+    re.IGNORECASE,
+)
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+# Time, process and place that a log line begins with.
+_PREFIX: Final = re.compile(
+    r"^(?:\([^()]{1,60}\)\s*)?(?:\[[^\]]{1,60}\]\s*)?"
+    r"(?:(?:INFO|WARNING|ERROR|CRITICAL)\s+[\d\-]+ [\d:.,]+ \[[^\]]{1,80}\]\s*)?"
+)
+
+
+class ServerLog:
+    """Takes what a server writes, on a thread of its own, until the server closes its end.
+
+    The server never waits for the disk to have room: lines that cannot be written are dropped.
+    """
+
+    def __init__(self, path: Path, stream: IO[bytes], secrets: Iterable[str]) -> None:
+        self.path = path
+        self._secrets = sorted({s for s in secrets if len(s) >= _LEAST_SECRET}, key=len)[::-1]
+        self._stream = stream
+        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._file: IO[str] | None = None
+        self._size = 0
+        self._thread = threading.Thread(target=self._pump, name="server log", daemon=True)
+        self._thread.start()
+
+    def finish(self, seconds: float) -> None:
+        """Wait until all is written that was said; no longer than that."""
+        self._thread.join(seconds)
+
+    def telling(self) -> str:
+        """The last line that names a cause, else the last one; empty when there is none."""
+        return telling(list(self._lines))
+
+    def _pump(self) -> None:
+        try:
+            while raw := self._stream.readline(_MOST_LINE):
+                line = self._masked(raw.decode("utf-8", "replace").rstrip("\r\n"))
+                self._lines.append(line[:4000])
+                self._write(line + "\n")
+        except (OSError, ValueError):
+            pass  # closed under our hands
+        finally:
+            with contextlib.suppress(OSError):
+                self._stream.close()
+            if self._file is not None:
+                with contextlib.suppress(OSError):
+                    self._file.close()
+
+    def _write(self, line: str) -> None:
+        try:
+            if self._file is None or self._size > MOST_BYTES:
+                if self._file is not None:
+                    self._file.close()
+                    self.path.replace(self.path.with_name(self.path.name + ".1"))
+                self._file = self.path.open("w", encoding="utf-8", errors="replace")
+                self._size = 0
+            self._file.write(line)
+            self._file.flush()
+            self._size += len(line)
+        except OSError:
+            pass
+
+    def _masked(self, line: str) -> str:
+        for secret in self._secrets:
+            line = line.replace(secret, masking.MASK)
+        return masking.text(line)
+
+
+def telling(lines: list[str]) -> str:
+    """The line of a log that says best why a server ended, in one piece and bounded."""
+    cleaned = [_COLOUR.sub("", line).strip() for line in lines]
+    cleaned = [line for line in cleaned if line]
+    troubles = [line for line in cleaned if _TROUBLE.search(line)]
+    causes = [line for line in troubles if not _AFTERMATH.search(line)]
+    found = next(iter((causes or troubles or cleaned)[-1:]), "")
+    short = _PREFIX.sub("", found) or found
+    return short if len(short) <= _MOST_SHOWN else short[: _MOST_SHOWN - 3] + "..."
+
+
+def secrets_of(words: Iterable[str], environment: Iterable[tuple[str, str]]) -> list[str]:
+    """Values of secret options and variables, to be searched for in what a server writes."""
+    out = [value for name, value in environment if value and masking.is_secret_name(name)]
+    hide = False
+    for word in words:
+        name, equals, value = word.partition("=")
+        if hide and not word.startswith("-"):
+            out.append(word)
+            continue
+        hide = word.startswith("-") and not equals and masking.is_secret_name(word)
+        if equals and masking.is_secret_name(name):
+            out.append(value)
+    return out
