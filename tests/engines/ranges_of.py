@@ -19,12 +19,17 @@ Found = list[tuple[float, float, grammar.RangeName]]
 OTHER_SITE = """
 import json, os
 from specscope.profiler import ranges
-keep = ranges.record_accept
-def record_accept(cycle, lengths):
+keep, keep_drafts = ranges.record_accept, ranges.record_drafts
+def note(cycle, lengths):
     with open(os.path.join(os.environ["ACCEPT_DIR"], f"{os.getpid()}.jsonl"), "a") as file:
-        file.write(json.dumps([cycle, list(lengths)]) + chr(10))
+        file.write(json.dumps([cycle, lengths]) + chr(10))
+def record_accept(cycle, lengths):
+    note(cycle, list(lengths))
     keep(cycle, lengths)
-ranges.record_accept = record_accept
+def record_drafts(cycle, drafts, bonus):
+    note(cycle, [draft + bonus for draft in drafts])
+    keep_drafts(cycle, drafts, bonus)
+ranges.record_accept, ranges.record_drafts = record_accept, record_drafts
 """
 
 
