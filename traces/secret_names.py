@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # Told by any part of a word.
@@ -18,16 +24,35 @@ _HEADERS: Final = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGN
 _COMPOUND: Final = re.compile(r"(\w*?)(keys?|tokens?)(files?)?")
 _NO_KEYS: Final = frozenset({"monkey", "turkey", "hotkey", "hotkeys", "donkey"})
 # With one of these before it, whatever stands behind it (`API_KEY_PROD`).
-_OF_KEYS: Final = frozenset(
-    ["api", "access", "admin", "auth", "private", "signing", "encryption", "master", "ssh", "ssl", "account", "license", "client"]
+_OF_KEYS: Final = _set(
+    """
+    api access admin auth private signing encryption master ssh ssl account license client
+    """
 )
-_OF_TOKENS: Final = frozenset(["access", "auth", "api", "refresh", "bearer", "hf", "hub", "oauth", "github", "gitlab"])
+_OF_TOKENS: Final = _set(
+    """
+    access auth api refresh bearer hf hub oauth github gitlab
+    """
+)
 # A token of the vocabulary, or a count of them.
-_OF_TEXT: Final = frozenset(
-    ["max", "min", "num", "number", "total", "avg", "mean", "count", "new", "per", "each", "first", "last", "next", "prev", "inter", "bos", "eos", "pad", "unk", "cls", "sep", "mask", "image", "video", "audio", "stop", "think", "special", "start", "begin", "end", "prompt", "input", "output", "completion", "draft", "target", "bonus", "root", "accepted", "proposed", "cached", "batched", "generated", "generation", "prefill", "decode", "verify", "context", "reserved", "speculative", "spec", "extra"]
+_OF_TEXT: Final = _set(
+    """
+    max min num number total avg mean count new per each first last next prev inter bos eos
+    pad unk cls sep mask image video audio stop think special start begin end prompt input
+    output completion draft target bonus root accepted proposed cached batched generated
+    generation prefill decode verify context reserved speculative spec extra
+    """
 )
-_BEHIND: Final = frozenset(["file", "files", "path", "json", "str", "string", "hash", "id", "ids", "b64", "base64", "pem"])
-_PASS_OF: Final = frozenset(["db", "user", "mysql", "pg", "postgres", "redis", "smtp", "proxy", "admin", "root", "http"])
+_BEHIND: Final = _set(
+    """
+    file files path json str string hash id ids b64 base64 pem
+    """
+)
+_PASS_OF: Final = _set(
+    """
+    db user mysql pg postgres redis smtp proxy admin root http
+    """
+)
 
 
 def is_secret_name(name: str) -> bool:
@@ -53,7 +78,7 @@ def _kind(name: str) -> tuple[bool, bool]:
     words = _words(name)
     if _is_password(words):
         return True, False
-    for before, word in zip(words, words[1:], strict=False):
+    for before, word in pairwise(words):
         if before in _OF_KEYS and word in {"key", "keys"}:
             return True, word == "keys"
         if before in _OF_TOKENS and word in {"token", "tokens"}:
