@@ -45,6 +45,7 @@ class Options:
     graphs: bool = False
     profile: bool = True
     api_key: str | None = field(default=None, repr=False)
+    admin_api_key: str | None = field(default=None, repr=False)
     baseline_url: str | None = None
     baseline_run: Path | None = None
     out: Path | None = None
@@ -77,7 +78,7 @@ def capture(options: Options) -> Captured:
         UnsuitableError: the server or the options do not allow it; nothing was profiled.
         ServerError: the server went away, or its traces did not come whole in time.
     """
-    api = Api(options.url, options.api_key)
+    api = Api(options.url, options.api_key, options.admin_api_key)
     engine = engine_probe.probe(api)
     load = _fitting(options, engine)
     _refuse_what_cannot_be_profiled(options, api, engine)
@@ -115,7 +116,7 @@ def capture(options: Options) -> Captured:
             profile=profile,
             notes=notes,
         )
-        return run_file.write(place.out, document, [options.api_key])
+        return run_file.write(place.out, document, [options.api_key, options.admin_api_key])
 
     path = write(None)
     if not options.profile:

@@ -18,14 +18,14 @@ MASK: Final = "***"
 
 # A name and what follows it: `name=`, `"name":`, `\"name\":`, `environ["NAME"] =`, `"name", `.
 _NAME: Final = re.compile(
-    r"""(?<![\w.\-])(?P<open>\\*["'])?(?P<name>-{0,2}\w[\w.\-]*)(?P<close>\\*["'])?\]?"""
+    r"""(?<![\w.\-])(?P<open>\\{0,15}["'])?(?P<name>-{0,2}\w[\w.\-]*)(?P<close>\\{0,15}["'])?\]?"""
     r"""[ \t]*(?P<sign>[=:]{1,2}>?(?!//)|,)\s*"""
 )
-_QUOTE: Final = re.compile(r"""\\*["']""")
+_QUOTE: Final = re.compile(r"""\\{0,15}["']""")
 # A comma inside a bare value ends it only where something else begins.
-_NEXT: Final = re.compile(r"""[,;](?=\s|\\*["']|$|[\w.\-]+[=:])""")
+_NEXT: Final = re.compile(r"""[,;](?=\s|\\{0,15}["']|$|[\w.\-]+[=:])""")
 # In the text of a list: a further value of an option.
-_ALSO: Final = re.compile(r"""\s*,\s*\\*["'](?!-)""")
+_ALSO: Final = re.compile(r"""\s*,\s*\\{0,15}["'](?!-)""")
 _ASSIGNED: Final = re.compile(r"\s*=(?!=)\s*")
 _PREFIX: Final = re.compile(r"[bBrRfFuU$]{1,2}")
 _LINE: Final = re.compile(r"""[^"'\\\n]*""")

@@ -89,7 +89,7 @@ class Pair:
             counted = self.long.steps - self.short.steps
             if counted > 0:
                 return counted
-        return (self.verified or self.tokens) / batch
+        return (self.verified if self.verified > 0 else self.tokens) / batch
 
 
 @dataclass(frozen=True)
@@ -217,6 +217,11 @@ def evaluated(load: Load, pairs: Sequence[Pair]) -> Measured:
     if speculates:
         lengths = (pair.long.accept_length for pair in pairs)
         whole = 1 + counts["accepted"] / counts["verified"]
+        if sequences <= 0 or not whole <= load.tokens + 1:
+            raise ServerError(
+                f"the server's counters cannot be meant: {counts['accepted']} drafts accepted in "
+                f"{counts['verified']} verifications; measure another version, or report this"
+            )
         accept = Figure(whole, tuple(length for length in lengths if length is not None))
         rates = tuple(count / counts["verified"] for count in counts["by_position"])
     made = running * (accept.value if accept else 1.0) / cycle.value

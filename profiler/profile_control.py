@@ -168,10 +168,13 @@ def vllm_folder(engine: Engine) -> Path | None:
     config = engine.arguments.get("profiler_config")
     named = config.get("torch_profiler_dir") if isinstance(config, dict) else None
     named = named or engine.setting("VLLM_TORCH_PROFILER_DIR")
-    if not isinstance(named, str) or not named or "://" in named:
+    if not isinstance(named, str) or "://" in named or not named.isprintable() or not named:
         return None
     base = engine.local.folder if engine.local else Path("/")
-    return base / Path(named).expanduser()
+    try:
+        return base / Path(named).expanduser()
+    except RuntimeError:  # ~somebody, who is not known here
+        return None
 
 
 def _steps(before: str, now: str) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_URL: Final = re.compile(r"(\w*)://([^\s\"'<>]+?)(?=[\s\"'<>]|$|[,;|]\w+://)")
+_URL: Final = re.compile(r"(?<!\w)(\w*)://([^\s\"'<>]+?)(?=[\s\"'<>]|$|[,;|]\w{1,20}://)")
 # user:password@host without a scheme; an image of a container by its digest is none.
 _ACCOUNT: Final = re.compile(
     r"(?<![\w/@:.\-])[\w.\-%+]+:[^\s\"'/@][^\s\"'/]*@(?!sha\d+:)(?=[\w\[])"

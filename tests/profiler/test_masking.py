@@ -6,6 +6,7 @@ Each test holds for both rooms: their rules are one text.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -219,3 +220,15 @@ def test_a_secret_of_any_content_is_masked_in_json(value: Any, name: str) -> Non
     for text in (json.dumps({"a": {name: value}, "n": 1}), repr({name: value})):
         assert PLANTED not in of_profiler.text(text)
     assert PLANTED not in json.dumps(of_profiler.values([{name: value}]))
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "key=", '"key": [', "a:", "x ", "\\", "'key' ", "http://", "a@", "-", "key=x'"]
+)
+def test_a_long_text_takes_time_by_its_length_only(piece: str) -> None:
+    """A search that begins anew at every letter would take minutes."""
+    text = piece * (200_000 // len(piece))
+    start = time.process_time()
+    of_profiler.text(f"--api-key {text}")
+    of_profiler.text(text)
+    assert time.process_time() - start < 5
