@@ -159,6 +159,8 @@ def capture_command(
     beside the traces. SGLang needs no preparation, vLLM a --profiler-config at its start.
     """
 
+    _refuse_what_excludes_each_other(options, no_profile=no_profile)
+
     def work() -> int:
         from specscope.capture_command import After, as_path, run
         from specscope.profiler.capture import Options
@@ -169,3 +171,11 @@ def capture_command(
         return run(done, After(analyze=not no_analyze, quiet=quiet))
 
     return exits.guarded(work, debug=debug)
+
+
+def _refuse_what_excludes_each_other(options: dict[str, Any], *, no_profile: bool) -> None:
+    if options["baseline_run"] is not None and options["baseline_url"] is not None:
+        raise click.UsageError("--baseline and --baseline-url exclude each other: give one of them")
+    for name in ("graphs", "stacks"):
+        if no_profile and options[name]:
+            raise click.UsageError(f"--{name} needs a profile: leave out --{name} or --no-profile")
