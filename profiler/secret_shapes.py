@@ -13,7 +13,13 @@ _URL: Final = re.compile(r"(?<!\w)(\w*)://([^\s\"'<>]+?)(?=[\s\"'<>]|$|[,;|]\w{1
 _ACCOUNT: Final = re.compile(
     r"(?<![\w/@:.\-])[\w.\-%+]+:[^\s\"'/@][^\s\"'/]*@(?!sha\d+:)(?=[\w\[])"
 )
+# Under a name that says so, the password may hold a slash.
+_PROXY: Final = re.compile(
+    r"""((?i:proxy|url|uri|dsn)\\?["']?(?:[ \t]*[=:][ \t]*|[ \t]+)\\?["']?)"""
+    r"""[^\s"'/@:]*:(?!//)[^\s"']*@"""
+)
 _SCHEME: Final = re.compile(r"(?i)(bearer|basic)(\s+)([\w\-.~+/=]{6,})")
+_WORD: Final = re.compile(r"[A-Za-z][a-z]{0,18}[.\-]?")
 _TOKEN: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:hf_|gh[pousr]_|github_pat_|gsk_|sk[-_]|xox[abp]-|glpat-|nvapi-)"
     r"([A-Za-z0-9][\w\-]{7,})"
@@ -25,11 +31,12 @@ _LONG: Final = 20
 def without_shapes(value: str, mask: str) -> str:
     """The text with everything masked that looks like a secret by itself."""
     value = _URL.sub(lambda match: f"{match[1]}://{_without_account(match, mask)}", value)
+    value = _PROXY.sub(rf"\g<1>{mask}@", value)
     value = _ACCOUNT.sub(f"{mask}@", value)
     value = _SURE.sub(mask, value)
     value = _TOKEN.sub(lambda match: mask if _is_token(match[1]) else match[0], value)
     return _SCHEME.sub(
-        lambda match: match[1] + match[2] + (mask if _is_drawn(match[3]) else match[3]), value
+        lambda match: match[0] if _WORD.fullmatch(match[3]) else match[1] + match[2] + mask, value
     )
 
 

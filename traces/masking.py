@@ -24,6 +24,10 @@ _NAME: Final = re.compile(
 _QUOTE: Final = re.compile(r"""\\{0,15}["']""")
 # A comma inside a bare value ends it only where something else begins.
 _NEXT: Final = re.compile(r"""[,;](?=\s|\\{0,15}["']|$|[\w.\-]+[=:])""")
+# A record of a name and its value, as environments of containers have them.
+_VALUE: Final = re.compile(r"""\\{0,15}["']value\\{0,15}["']\s*:\s*""", re.IGNORECASE)
+_KEY: Final = re.compile(r"""\\{0,15}["'][\w.\-]*\\{0,15}["']\s*:""")
+_NAMES: Final = ("name", "key", "header", "option")
 # In the text of a list: a further value of an option.
 _ALSO: Final = re.compile(r"""\s*,\s*\\{0,15}["'](?!-)""")
 _ASSIGNED: Final = re.compile(r"\s*=(?!=)\s*")
@@ -85,6 +89,11 @@ def values(data: Any) -> Any:
     if isinstance(data, str):
         return text(data)
     if isinstance(data, Mapping):
+        named = next((one for key in _NAMES if isinstance(one := data.get(key), str)), "")
+        if "value" in data and _is_one_name(named) and hides(named, data["value"]):
+            return {**{str(key): values(one) for key, one in data.items()}, "value": MASK} | {
+                key: named for key in _NAMES if data.get(key) == named
+            }
         return {
             text(str(key)): MASK if hides(str(key), value) else values(value)
             for key, value in data.items()
@@ -111,6 +120,10 @@ def _assigned(value: str) -> str:
         if not is_secret_name(name) or (match["sign"] == "," and not quoted):
             continue
         start = match.end()
+        if match["sign"] == "," and (beside := _VALUE.match(value, start)):
+            start = beside.end()
+        elif match["sign"] == "," and _KEY.match(value, start):
+            continue
         if is_header(name) and ":" in match["sign"] and not match["close"]:
             end = _line_end(value, start)
         else:

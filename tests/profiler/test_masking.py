@@ -94,6 +94,10 @@ def test_a_name_with_a_word_in_common_is_no_secret(name: str) -> None:
         ["x", f"https://{PLANTED}@host/a"],
         ["x", f"NCCL_PROXY=user:{PLANTED}@host"],
         ["x", f"--proxy=user:a@{PLANTED}@host:3128"],
+        ["x", f"NCCL_PROXY=user:a/{PLANTED}@host"],
+        ["x", f"--proxy user:a/{PLANTED}@host"],
+        ["x", f'{{"name": "api_key", "value": "{PLANTED}"}}'],
+        ["x", f"Bearer {PLANTED}"],
         ["serve", "sk-s3cr3tPLANTED8x0value"],
         ["serve", "hf_AbcPLANTED8xdefGhi0123456789jkl"],
         ["serve", "sk-proj-abc-d3Fg5PLANTED8x_9-xyz"],
@@ -136,6 +140,7 @@ def test_a_secret_in_a_text_is_masked_by_its_name(
         {"keys": {"alice": PLANTED}},
         {"a": [{"clientSecret": PLANTED}]},
         {"password": {"value": PLANTED}},
+        {"env": [{"name": "HF_TOKEN", "value": PLANTED}]},
         {f"http://u:{PLANTED}@h": 1},
     ],
     ids=repr,
@@ -189,6 +194,9 @@ def test_what_stands_beside_a_secret_stays(masking: ModuleType) -> None:
     assert masking.text('{"api_key": ["a", "b"], "tp": 2}') == '{"api_key": ***, "tp": 2}'
     assert masking.text("R(api_key='a', tp=2)") == "R(api_key='***', tp=2)"
     assert masking.text("http://u:a@b@host:80/v1") == "http://***@host:80/v1"
+    record = {"name": "api_key", "value": "x", "a": 1}
+    assert masking.values(record) == {"name": "api_key", "value": "***", "a": 1}
+    assert json.loads(masking.text(json.dumps(record))) == masking.values(record)
     assert masking.text("a?token=x&b=1") == "a?token=***&b=1"
     assert masking.command(["--api-key", "x", "--tp", "2"]) == ["--api-key", "***", "--tp", "2"]
 
