@@ -45,6 +45,7 @@ class Options:
     graphs: bool = False
     profile: bool = True
     api_key: str | None = field(default=None, repr=False)
+    admin_api_key: str | None = field(default=None, repr=False)
     baseline_url: str | None = None
     baseline_run: Path | None = None
     out: Path | None = None
@@ -77,17 +78,29 @@ def capture(options: Options) -> Captured:
         UnsuitableError: the server or the options do not allow it; nothing was profiled.
         ServerError: the server went away, or its traces did not come whole in time.
     """
-    api = Api(options.url, options.api_key)
+    capture_place.prove(options.out)
+    api = Api(options.url, options.api_key, options.admin_api_key)
     engine = engine_probe.probe(api)
     load = _fitting(options, engine)
     _refuse_what_cannot_be_profiled(options, api, engine)
-    place = capture_place.choose(
+    plain = _baseline_probe(options)
+    with capture_place.claimed(
         engine,
         out=options.out,
         server_out=options.server_out,
         profiler_dir=options.profiler_dir,
-    )
-    plain = _baseline_probe(options)
+    ) as place:
+        return _captured(options, api, engine, load, place, plain)
+
+
+def _captured(
+    options: Options,
+    api: Api,
+    engine: Engine,
+    load: Load,
+    place: Place,
+    plain: tuple[Api, Engine] | None,
+) -> Captured:
     notes = _notes(options, engine)
     for note in notes:
         options.say(note)
@@ -103,7 +116,6 @@ def capture(options: Options) -> Captured:
     notes += [*measured.notes, *more]
     for note in (*measured.notes, *more):
         options.say(note)
-    capture_place.make(place)
     run = {**run_file.server(engine, api.title), **run_file.figures(measured)}
 
     def write(profile: dict[str, Any] | None) -> Path:
@@ -115,7 +127,7 @@ def capture(options: Options) -> Captured:
             profile=profile,
             notes=notes,
         )
-        return run_file.write(place.out, document, [options.api_key])
+        return run_file.write(place.out, document, [options.api_key, options.admin_api_key])
 
     path = write(None)
     if not options.profile:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from specscope.profiler.server_errors import UnsuitableError
 
 # Everybody may write, only owners may remove.
 _FOR_ALL = 0o1777
+_MOST_NAMES = 1000
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ def choose(
     out: Path | None = None,
     server_out: str | None = None,
     profiler_dir: Path | None = None,
+    name: str = "",
 ) -> Place:
     """Where to write, and where to look for what the server writes.
 
@@ -47,7 +51,7 @@ def choose(
     Raises:
         UnsuitableError: the folder holds an earlier capture.
     """
-    name = f"specscope-capture-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = name or _name()
     local = engine.local
     same_disk = local is not None and local.same_disk
     ours = local is not None and local.same_disk and local.same_user
@@ -61,19 +65,86 @@ def choose(
     else:
         folder = Path("/tmp") / name
         place = Place(folder, folder, str(folder), same_disk)
-    if (place.out / run_file.NAME).exists():
+    is_given = out is not None or (server_out is not None and engine.name == SGLANG)
+    if is_given and (place.out / run_file.NAME).exists():
         raise UnsuitableError(f"{place.out} holds a run.json already; give --out another folder")
     return place
 
 
-def make(place: Place) -> None:
-    """Make the folder; where it is not ours alone, everybody may write into it."""
-    if place.out.is_dir():
+def prove(out: Path | None) -> None:
+    """Refuse a folder that cannot be written, by trying; nothing stays of it.
+
+    Raises:
+        UnsuitableError: in one line, with what the system says.
+    """
+    if out is None:
         return
+    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise _unwritable(out, error) from error
+    finally:
+        for folder in missing:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+@contextlib.contextmanager
+def claimed(
+    engine: Engine,
+    *,
+    out: Path | None = None,
+    server_out: str | None = None,
+    profiler_dir: Path | None = None,
+) -> Iterator[Place]:
+    """The place of `choose`, its folder made; removed again when nothing comes into it.
+
+    A folder that nobody named is this capture's alone: another one of the same second gets
+    another name.
+    """
+    base, is_given = _name(), out is not None or (server_out is not None and engine.name == SGLANG)
+    for number in range(1, _MOST_NAMES):
+        name = base if number == 1 else f"{base}-{number}"
+        place = choose(engine, out=out, server_out=server_out, profiler_dir=profiler_dir, name=name)
+        try:
+            made = _make(place, exclusive=not is_given)
+        except FileExistsError as error:
+            if is_given or number == _MOST_NAMES - 1:
+                raise _unwritable(place.out, error) from error
+            continue
+        except OSError as error:
+            raise _unwritable(place.out, error) from error
+        break
+    try:
+        yield place
+    finally:
+        if made:
+            with contextlib.suppress(OSError):  # only an empty one goes
+                place.out.rmdir()
+
+
+def _make(place: Place, *, exclusive: bool) -> bool:
+    """Make the folder, if it is not there; where it is not ours alone, everybody may write."""
+    if place.out.is_dir() and not exclusive:
+        return False
     place.out.mkdir(parents=True)
     if place.told == str(place.out) and not place.certain:
         with contextlib.suppress(OSError):
             place.out.chmod(_FOR_ALL)
+    return True
+
+
+def _name() -> str:
+    return f"specscope-capture-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _unwritable(out: Path, error: OSError) -> UnsuitableError:
+    return UnsuitableError(
+        f"cannot write {out}: {error.strerror or type(error).__name__}; give --out another folder"
+    )
 
 
 def bring(files: tuple[Path, ...], out: Path) -> tuple[Path, ...]:

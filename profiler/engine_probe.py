@@ -17,6 +17,7 @@ SGLANG, VLLM = "sglang", "vllm"
 SGLANG_INFO = ("/server_info", "/get_server_info")
 # Both engines: acceptance that is made up, and the setting that does it.
 SGLANG_SIMULATES = "SGLANG_SIMULATE_ACC_LEN"
+_MOST_RANKS, _MOST_COUNT = 1 << 16, 1 << 48
 _DROPPED = frozenset({"internal_states", "startup_time", "scheduler_info", "loads"})
 # What SGLang's answer holds in every version; vLLM's developer mode has the same path.
 _SGLANG_KEYS = frozenset({"tp_size", "internal_states", "speculative_algorithm"})
@@ -92,8 +93,7 @@ def _sglang(info: dict[str, Any], local: LocalServer | None, at_home: bool) -> E
     draft_tokens = _count(info.get("speculative_num_draft_tokens"))
     algorithm = _text(info.get("speculative_algorithm"))
     k = _count(info.get("speculative_num_steps")) or (draft_tokens - 1 if draft_tokens else None)
-    states = info.get("internal_states")
-    state = states[0] if isinstance(states, list) and states else {}
+    state = _first(info.get("internal_states"))
     model = _text(info.get("model_path"))
     at_once = _count(state.get("effective_max_running_requests_per_dp"))
     return Engine(
@@ -110,7 +110,7 @@ def _sglang(info: dict[str, Any], local: LocalServer | None, at_home: bool) -> E
         pp=pp,
         dp=dp,
         nodes=_count(info.get("nnodes")),
-        ranks=tp * (pp or 1) * copies if tp else None,
+        ranks=_ranks(tp, pp, copies),
         most_tokens=_least(info.get("context_length"), info.get("max_req_input_len")),
         most_batch_tokens=_count(info.get("max_total_num_tokens")),
         most_requests=at_once or _count(info.get("max_running_requests")),
@@ -126,8 +126,7 @@ def _sglang(info: dict[str, Any], local: LocalServer | None, at_home: bool) -> E
 def _vllm(
     api: Api, version: str, models: dict[str, Any], local: LocalServer | None, at_home: bool
 ) -> Engine:
-    listed = models.get("data")
-    first = listed[0] if isinstance(listed, list) and listed else {}
+    first = _first(models.get("data"))
     told = api.json("/server_info?config_format=json")
     config = told.get("vllm_config") if isinstance(told, dict) else None
     if isinstance(config, dict):
@@ -162,7 +161,7 @@ def _vllm(
         tp=tp,
         pp=pp,
         dp=dp,
-        ranks=tp * (pp or 1) * (dp or 1) if tp else None,
+        ranks=_ranks(tp, pp, dp),
         most_tokens=_count(first.get("max_model_len")),
         most_requests=_count(arguments.get("max_num_seqs")),
         vocabulary=_vocabulary(model, at_home),
@@ -222,8 +221,20 @@ def _vocabulary(model: str | None, at_home: bool) -> int | None:
     )
 
 
+def _first(listed: Any) -> dict[str, Any]:
+    """The first record of a list; empty when there is none, or something else stands there."""
+    first = listed[0] if isinstance(listed, list) and listed else None
+    return first if isinstance(first, dict) else {}
+
+
+def _ranks(tp: int | None, pp: int | None, dp: int | None) -> int | None:
+    """All workers; None when a size is not known, or cannot be meant."""
+    ranks = tp * (pp or 1) * (dp or 1) if tp else None
+    return ranks if ranks is not None and ranks <= _MOST_RANKS else None
+
+
 def _count(value: Any) -> int | None:
-    usable = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    usable = isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST_COUNT
     return value if usable else None
 
 

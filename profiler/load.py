@@ -8,6 +8,7 @@ convention: see `Answer`.
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,9 +23,12 @@ from specscope.profiler.server_errors import ServerError, UnsuitableError
 SAFE_VOCABULARY = 1000
 # The first ids of a vocabulary are often marks (begin, end, padding).
 _FIRST_ID = 10
+# No engine counts further for one request.
+_MOST_COUNT = 1 << 48
 # vLLM counts a step after it has sent its tokens.
 _SETTLE_SECONDS = 2.0
 _VLLM = "vllm:"
+_PLACE = re.compile(r"[0-9]{1,4}")
 
 
 @dataclass(frozen=True)
@@ -135,8 +139,16 @@ class SglangDriver:
         answers = reply.json()
         if not reply.ok or not isinstance(answers, list):
             raise _refused(self.api, reply)
-        infos = [answer.get("meta_info", {}) for answer in answers if isinstance(answer, dict)]
-        return sglang_answer(infos, took)
+        infos = [
+            answer.get("meta_info") if isinstance(answer, dict) else None for answer in answers
+        ]
+        known = [info for info in infos if isinstance(info, dict)]
+        if len(known) < len(infos) or len(infos) != len(prompts):
+            raise ServerError(
+                f"{self.api.title} answers /generate in a form that is not known: no meta_info for "
+                f"each of {len(prompts)} prompts; is it SGLang itself?"
+            )
+        return sglang_answer(known, took)
 
 
 def sglang_answer(infos: Sequence[dict[str, Any]], seconds: float) -> Answer:
@@ -157,8 +169,7 @@ def sglang_answer(infos: Sequence[dict[str, Any]], seconds: float) -> Answer:
     if not counts or len(counts) < len(infos):
         return plain
     histograms = [
-        info.get("spec_correct_drafts_histogram") or info.get("spec_accept_histogram") or []
-        for info in infos
+        _histogram(info, "spec_correct_drafts_histogram", "spec_accept_histogram") for info in infos
     ]
     longest = max(len(histogram) for histogram in histograms)
     by_position = tuple(
@@ -250,7 +261,7 @@ def vllm_answer(before: str, after: str, seconds: float, made: int) -> Answer:
         return plain
     name = f"{_VLLM}spec_decode_num_accepted_tokens_per_pos"
     old, new = (prometheus.by_label(page, name, "position") for page in (before, after))
-    places = sorted((position for position in new if position.isdigit()), key=int)
+    places = sorted((position for position in new if _PLACE.fullmatch(position)), key=int)
     return replace(
         plain,
         verified=verified,
@@ -273,6 +284,20 @@ def _refused(api: Api, reply: Any) -> ServerError:
 def _int(info: dict[str, Any], *names: str) -> int | None:
     for name in names:
         value = info.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if value is not None and _is_count(value):
             return int(value)
     return None
+
+
+def _histogram(info: dict[str, Any], *names: str) -> list[int]:
+    """The first histogram there is; one of another form says nothing."""
+    for name in names:
+        value = info.get(name)
+        if isinstance(value, list) and value and all(map(_is_count, value)):
+            return [int(count) for count in value]
+    return []
+
+
+def _is_count(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value < _MOST_COUNT  # a NaN compares false

@@ -10,7 +10,8 @@ Everything that both lengths have in common, the prefill and the way there and b
 Towards the end of a batch sequences are done at different times, so the running batch is a
 little smaller than the batch. The cycle is the median of the repetitions, which a hiccup does
 not move; accept length and running batch are those of all repetitions together, for prompts
-differ; tokens/s is what these three give. Each repetition's own figures are kept beside them.
+differ; tokens/s is what these three give, and its range what the cycles of the repetitions give.
+Each repetition's own figures are kept beside them.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Pair:
             counted = self.long.steps - self.short.steps
             if counted > 0:
                 return counted
-        return (self.verified or self.tokens) / batch
+        return (self.verified if self.verified > 0 else self.tokens) / batch
 
 
 @dataclass(frozen=True)
@@ -215,15 +216,26 @@ def evaluated(load: Load, pairs: Sequence[Pair]) -> Measured:
     accept = None
     rates: tuple[float, ...] = ()
     if speculates:
-        lengths = (pair.long.accept_length for pair in pairs)
         whole = 1 + counts["accepted"] / counts["verified"]
-        accept = Figure(whole, tuple(length for length in lengths if length is not None))
+        if sequences <= 0 or not whole <= load.tokens + 1:
+            raise ServerError(
+                f"the server's counters cannot be meant: {counts['accepted']} drafts accepted in "
+                f"{counts['verified']} verifications; measure another version, or report this"
+            )
+        accept = Figure(whole, tuple(_accept_length(pair) for pair in pairs))
         rates = tuple(count / counts["verified"] for count in counts["by_position"])
-    made = running * (accept.value if accept else 1.0) / cycle.value
-    rate = Figure(1e3 * made, tuple(pair.tokens / pair.seconds for pair in pairs))
+    # One formula for the figure and for its range: no figure lies outside of it.
+    made = 1e3 * running * (accept.value if accept else 1.0)
+    rate = Figure(made / cycle.value, tuple(made / time for time in times))
     notes = _notes(load, cycle, running, answers)
     short = statistics.median(pair.short.seconds for pair in pairs)
     return Measured(load, rate, cycle, running, accept, rates, counts, short, notes)
+
+
+def _accept_length(pair: Pair) -> float:
+    """That of both answers of a pair, as the figure is that of all answers."""
+    both = (pair.short, pair.long)
+    return 1 + sum(a.accepted or 0 for a in both) / sum(a.verified or 0 for a in both)
 
 
 def _counts(answers: Sequence[Answer]) -> dict[str, Any]:

@@ -55,7 +55,9 @@ class SglangProfiler:
             "record_shapes": False,
             "profile_by_stage": False,
         }
+        self.running = True  # from here on: who gives up while this is under way has to end it
         reply = self.api.post("/start_profile", body, seconds=_START_SECONDS)
+        self.running = reply.ok
         if reply.status == 404:
             raise UnsuitableError(
                 f"{self.api.title} has no /start_profile: is it the engine itself?"
@@ -66,7 +68,6 @@ class SglangProfiler:
                 "often one is running already, POST /stop_profile ends it; else the server's log "
                 "says why"
             )
-        self.running = True
 
     def stop(self, seconds: float) -> None:
         """End it early, once; what was recorded is written."""
@@ -91,7 +92,9 @@ class VllmProfiler:
     def start(self) -> None:
         """Begin at the next step."""
         body = {"max_iterations": self.cycles + MORE_STEPS + _VLLM_MORE}
+        self.running = True  # from here on: who gives up while this is under way has to end it
         reply = self.api.post("/start_profile", body, seconds=_START_SECONDS)
+        self.running = reply.ok
         if reply.status == 404:
             raise no_profiler(self.api)
         if reply.status == 409:
@@ -103,7 +106,6 @@ class VllmProfiler:
                 f"{self.api.title} does not start its profiler ({self.api.words(reply)}); its log "
                 "says why"
             )
-        self.running = True
 
     def await_steps(self, before: str, seconds: float, check: Callable[[], None]) -> None:
         """Wait until the server has run its steps since the page `before` of `/metrics`.
@@ -168,10 +170,13 @@ def vllm_folder(engine: Engine) -> Path | None:
     config = engine.arguments.get("profiler_config")
     named = config.get("torch_profiler_dir") if isinstance(config, dict) else None
     named = named or engine.setting("VLLM_TORCH_PROFILER_DIR")
-    if not isinstance(named, str) or not named or "://" in named:
+    if not isinstance(named, str) or "://" in named or not named.isprintable() or not named:
         return None
     base = engine.local.folder if engine.local else Path("/")
-    return base / Path(named).expanduser()
+    try:
+        return base / Path(named).expanduser()
+    except RuntimeError:  # ~somebody, who is not known here
+        return None
 
 
 def _steps(before: str, now: str) -> int | None:

@@ -102,7 +102,7 @@ def document(
 
 def text_of(run: Mapping[str, Any], secrets: Iterable[str | None] = ()) -> str:
     """The document as JSON, with everything masked that is secret by name, shape or value."""
-    masked = _masked(run)
+    masked = masking.values(run)
     known = [secret for secret in secrets if secret and len(secret) >= _LEAST_KEY]
     return json.dumps(_without(masked, known), indent=1, ensure_ascii=True) + "\n"
 
@@ -146,19 +146,6 @@ def read_plain(path: Path) -> dict[str, Any]:
         )
     dropped = {"baseline", "profile", "schema_version", "notes"}
     return {key: value for key, value in run.items() if key not in dropped}
-
-
-def _masked(value: Mapping[str, Any]) -> Any:
-    """Names and shapes of secrets; command lines word by word."""
-    out = {}
-    for key, entry in value.items():
-        if key == "server_command" and entry is not None:
-            out[key] = masking.command(entry)
-        elif isinstance(entry, Mapping) and key in ("baseline",):
-            out[key] = _masked(entry)
-        else:
-            out[key] = masking.values({key: entry})[key]
-    return out
 
 
 def _without(value: Any, secrets: Sequence[str]) -> Any:

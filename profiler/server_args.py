@@ -163,15 +163,11 @@ class _Plain:
             }
         if isinstance(value, (list, tuple, Set)):
             listed = [self.of(item, depth + 1) for item in list(value)[:MOST_ITEMS]]
-            return masking.command(listed) if _is_command(listed) else listed
+            return masking.command(listed)
         return _shown(value)
 
     def _named(self, name: str, value: Any, depth: int) -> Any:
-        # Ids of the vocabulary (`bos_token_id`) are no secrets.
-        is_word = type(value) is int and name.endswith("token_id")
-        if value and masking.is_secret_name(name) and not is_word:
-            return masking.MASK
-        return self.of(value, depth + 1)
+        return masking.MASK if masking.hides(name, value) else self.of(value, depth + 1)
 
 
 def _field_names(value: Any) -> tuple[str, ...]:
@@ -184,11 +180,6 @@ def _field_names(value: Any) -> tuple[str, ...]:
         if isinstance(names, (tuple, dict)):
             return tuple(map(str, names))
     return ()
-
-
-def _is_command(items: list[Any]) -> bool:
-    """Options with their values apart: a secret stands behind its name."""
-    return all(isinstance(item, str) for item in items) and any(i.startswith("--") for i in items)
 
 
 def _shown(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,17 @@ import click
 from specscope import exits
 
 _PATH: Final = click.Path(path_type=Path)
+
+
+class _Seconds(click.FloatRange):
+    """A time limit; NaN lies in no range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds
+
 
 _EXAMPLES: Final = """\b
 Examples:
@@ -115,7 +127,7 @@ away, or its traces did not come whole."""
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    type=click.FloatRange(1, 86400),
+    type=_Seconds(1, 86400),
     default=600,
     show_default=True,
     help="How long one request, or the writing of the traces, may take.",
@@ -125,6 +137,13 @@ away, or its traces did not come whole."""
     metavar="KEY",
     envvar="SPECSCOPE_API_KEY",
     help="Sent to the server, never written.  [env: SPECSCOPE_API_KEY]",
+)
+@click.option(
+    "--admin-api-key",
+    metavar="KEY",
+    envvar="SPECSCOPE_ADMIN_API_KEY",
+    help="SGLang with an admin key: starts and stops the profiler, never written.  "
+    "[env: SPECSCOPE_ADMIN_API_KEY]",
 )
 @click.option("--no-profile", is_flag=True, help="Measure only.")
 @click.option("--no-analyze", is_flag=True, help="Only print the folder, in place of the report.")
@@ -140,6 +159,8 @@ def capture_command(
     beside the traces. SGLang needs no preparation, vLLM a --profiler-config at its start.
     """
 
+    _refuse_what_excludes_each_other(options, no_profile=no_profile)
+
     def work() -> int:
         from specscope.capture_command import After, as_path, run
         from specscope.profiler.capture import Options
@@ -150,3 +171,11 @@ def capture_command(
         return run(done, After(analyze=not no_analyze, quiet=quiet))
 
     return exits.guarded(work, debug=debug)
+
+
+def _refuse_what_excludes_each_other(options: dict[str, Any], *, no_profile: bool) -> None:
+    if options["baseline_run"] is not None and options["baseline_url"] is not None:
+        raise click.UsageError("--baseline and --baseline-url exclude each other: give one of them")
+    for name in ("graphs", "stacks"):
+        if no_profile and options[name]:
+            raise click.UsageError(f"--{name} needs a profile: leave out --{name} or --no-profile")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 import click
@@ -35,7 +40,7 @@ def run(options: Options, after: After) -> int:
     talk = Talk(sys.stderr, quiet=after.quiet)
     producer = f"specscope {__version__}"
     try:
-        with talk:
+        with talk, _terminable():
             done = capture(replace(options, producer=producer, say=talk.say, tick=talk.tick))
     except UnsuitableError as error:
         raise UsageError(str(error)) from error
@@ -51,6 +56,23 @@ def run(options: Options, after: After) -> int:
     from specscope import analyze_command
 
     return analyze_command.run(analyze_command.Request((str(folder),), quiet=after.quiet))
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends a capture as Ctrl-C does: what it started on the server is ended too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def _outcome(done: Captured) -> list[str]:

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,7 +104,21 @@ def test_a_server_that_dies_under_the_profiler_is_named_last(run: Run, tmp_path:
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("--url", "ftp://x"), ("--url", "http://h", "--cycles", "0"), ("--url",)],
+    [
+        (),
+        ("--url", "ftp://x"),
+        ("--url", "http://h", "--cycles", "0"),
+        ("--url",),
+        ("--url", "http://exa mple:80/"),
+        ("--url", "http://u:p@h:86010"),
+        ("--url", "http://h", "--timeout", "nan"),
+        ("--url", "http://h", "--timeout", "0.5"),
+        ("--url", "http://h", "--timeout", "inf"),
+        ("--url", "http://h", "--api-key", "a\n"),
+        ("--url", "http://h", "--baseline", "x", "--baseline-url", "http://i"),
+        ("--url", "http://h", "--graphs", "--no-profile"),
+        ("--url", "http://h", "--stacks", "--no-profile"),
+    ],
 )
 def test_wrong_options_are_one_line(run: Run, arguments: tuple[str, ...]) -> None:
     done = run(*arguments)
@@ -132,6 +147,46 @@ def test_the_key_comes_from_the_environment_and_is_never_shown(
     assert done.code == 0
     written = "".join(path.read_bytes().decode("latin-1") for path in (tmp_path / "out").iterdir())
     assert SECRET not in done.out + done.err + written
+
+
+@pytest.mark.parametrize("name", ["SPECSCOPE_API_KEY", "SPECSCOPE_ADMIN_API_KEY"])
+def test_a_key_with_the_end_of_a_line_is_one_line_without_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, f"{SECRET}\n")
+    done = run("--url", "http://127.0.0.1:9", *SMALL)
+    assert (done.code, SECRET in done.err) == (exits.WRONG_USAGE, False)
+    assert name in done.line
+
+
+def test_sglang_with_two_keys_is_captured(run: Run, tmp_path: Path) -> None:
+    """The profiler's pages want the admin key, and take no other."""
+    with FakeSglang(api_key="user-key", admin_key="admin-key") as fake:
+        arguments = ("--url", fake.url, "--api-key", "user-key", "--no-analyze", *SMALL)
+        without = run(*arguments, "--out", tmp_path / "out")
+        done = run(*arguments, "--out", tmp_path / "out", "--admin-api-key", "admin-key")
+    assert without.code == exits.WRONG_USAGE
+    assert "SPECSCOPE_ADMIN_API_KEY" in without.err
+    assert done.code == 0
+    written = (tmp_path / "out" / "run.json").read_text("utf-8")
+    assert "admin-key" not in done.out + done.err + written
+
+
+def test_sigterm_ends_the_profile_as_ctrl_c_does(tmp_path: Path) -> None:
+    with FakeSglang(faults=Faults(writing="cut")) as fake:
+        program = [sys.executable, "-m", "specscope", "capture", "--url", fake.url, *SMALL]
+        started = subprocess.Popen(
+            [*program, "--out", str(tmp_path / "out")], stderr=subprocess.PIPE, text=True
+        )
+        until = time.monotonic() + 60
+        while not fake.asked("/start_profile") and time.monotonic() < until:
+            time.sleep(0.05)
+        started.terminate()
+        _, said = started.communicate(timeout=60)
+        paths = [path for _, path, _ in fake.calls]
+    assert "/stop_profile" in paths[paths.index("/start_profile") :]
+    assert started.returncode == exits.INTERRUPTED
+    assert said.splitlines()[-1] == "specscope: interrupted"
 
 
 def test_what_moves_is_shown_on_a_terminal_only(capsys: pytest.CaptureFixture[str]) -> None:

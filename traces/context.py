@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from .masking import mask
+from .masking import values as mask
 from .run import Note
 
 FILES: Final = ("run.json", "meta.json")

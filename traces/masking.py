@@ -1,75 +1,224 @@
-"""Values that may be secret are masked before anything keeps them.
+"""Secrets are masked before anything keeps them: in texts, command lines, and nested values.
 
-Harnesses dump environments and command lines into files beside traces; one public trace held a
-model hub's access token in clear text.
+The rooms import nothing from each other, so `profiler/masking.py` and `traces/masking.py` are one
+text twice; a test compares them. A name is read word by word (`clientSecret`, `OPENAI_API_KEY_2`);
+`secret_names.py` beside it says which words tell of a secret.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+from .secret_names import is_count_of, is_header, is_secret_name
+from .secret_shapes import without_shapes
 
 MASK: Final = "***"
 
-SECRET_WORDS: Final = ("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "COOKIE")
-
-# Keys that hold one of the words and are known to be harmless.
-HARMLESS: Final = re.compile(
-    r"(?i)(.*_)?(tokens?_per_s(econd)?|.*_tokens|tokens?_s|num_tokens|tokens|.*tokenizer.*)"
+# A name and what follows it: `name=`, `"name":`, `\"name\":`, `environ["NAME"] =`, `"name", `.
+_NAME: Final = re.compile(
+    r"""(?<![\w.\-])(?P<open>\\{0,15}["'])?(?P<name>-{0,2}\w[\w.\-]*)(?P<close>\\{0,15}["'])?\]?"""
+    r"""[ \t]*(?P<sign>[=:]{1,2}>?(?!//)|,)\s*"""
 )
-# Values that look like access tokens whatever their key: known prefixes, then a long run.
-TOKEN_VALUE: Final = re.compile(
-    r"(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|eyJ)[A-Za-z0-9_\-.]{8,}"
-)
-# An option and its values inside a command line in one piece.
+_QUOTE: Final = re.compile(r"""\\{0,15}["']""")
+# A comma inside a bare value ends it only where something else begins.
+_NEXT: Final = re.compile(r"""[,;](?=\s|\\{0,15}["']|$|[\w.\-]+[=:])""")
+# A record of a name and its value, as environments of containers have them.
+_VALUE: Final = re.compile(r"""\\{0,15}["']value\\{0,15}["']\s*:\s*""", re.IGNORECASE)
+_KEY: Final = re.compile(r"""\\{0,15}["'][\w.\-]*\\{0,15}["']\s*:""")
+_NAMES: Final = ("name", "key", "header", "option")
+# In the text of a list: a further value of an option.
+_ALSO: Final = re.compile(r"""\s*,\s*\\{0,15}["'](?!-)""")
+_ASSIGNED: Final = re.compile(r"\s*=(?!=)\s*")
+_PREFIX: Final = re.compile(r"[bBrRfFuU$]{1,2}")
+_LINE: Final = re.compile(r"""[^"'\\\n]*""")
+_EMPTY: Final = re.compile(r"null|none|true|false", re.IGNORECASE)
+_NUMBERS: Final = re.compile(r"[\s\d.,+\-eE%\[\](){}:]*")
+_CLOSES: Final = {"[": "]", "{": "}", "(": ")"}
+# An option and the values after it; several may follow, as vLLM's --api-key takes them.
 _WORD: Final = r"""(?:"[^"]*"|'[^']*'|[^\s"'-]\S*)"""
-_OPTION: Final = re.compile(rf"(?<!\S)(--?[\w.\-]+)((?:\s+{_WORD})+|={_WORD})")
+_OPTION: Final = re.compile(rf"(?<![\w\-])(--?[\w.\-]+)((?:\s+{_WORD})+)")
 
 
-def is_secret_key(key: str) -> bool:
-    """True when the value of that key has to be masked."""
-    bare = key.lstrip("-").replace("-", "_")
-    upper = bare.upper()
-    return any(word in upper for word in SECRET_WORDS) and not HARMLESS.fullmatch(bare)
+def text(value: str) -> str:
+    """`value` with the secrets inside it masked."""
+    return _OPTION.sub(_masked_option, _assigned(without_shapes(value, MASK)))
 
 
-def mask(value: Any) -> Any:
-    """A copy of a JSON value with everything masked that may be secret.
+def hides(name: str, value: Any) -> bool:
+    """Whether a value of that name has to be masked whole; numbers of a count stay readable."""
+    if value is None or isinstance(value, bool) or not is_secret_name(name):
+        return False
+    if isinstance(value, (str, list, tuple, Mapping)) and not value:
+        return False
+    return not is_count_of(name) or _holds_more_than_numbers(value)
 
-    In lists the entry after a secret option (`--api-key`, X) is masked, and what follows its
-    equals sign.
-    """
-    if isinstance(value, dict):
+
+def command(arguments: Iterable[Any]) -> list[Any]:
+    """A command line, or any list, with values behind secret names, and secrets inside, masked."""
+    items = list(arguments)
+    if len(items) == 2 and isinstance(items[0], str) and _is_one_name(items[0]):
+        name, item = items
+        if not name.startswith("-") and hides(name, item):
+            return [name, MASK]  # a header, or an item of a mapping
+    out: list[Any] = []
+    hiding = ""
+    for item in items:
+        is_option = isinstance(item, str) and item.startswith("-") and not _is_number(item)
+        if hiding and not is_option:
+            keep = is_count_of(hiding) and _is_number(item)
+            out.append(item if keep else MASK)
+            continue
+        name, equals, rest = item.partition("=") if isinstance(item, str) else ("", "", "")
+        hiding = ""
+        if equals and rest and _is_one_name(name) and is_secret_name(name):
+            keep = is_count_of(name) and _is_number(rest)
+            out.append(item if keep else f"{name}={MASK}")
+            continue
+        bare = name.rstrip(":")
+        opens = (is_option and not equals) or bare != name or (equals and not rest)
+        if opens and _is_one_name(bare) and is_secret_name(bare):
+            hiding = bare
+        out.append(values(item))
+    return out
+
+
+def values(data: Any) -> Any:
+    """Nested lists and mappings with every secret in them masked."""
+    if isinstance(data, str):
+        return text(data)
+    if isinstance(data, Mapping):
+        named = next((one for key in _NAMES if isinstance(one := data.get(key), str)), "")
+        if "value" in data and _is_one_name(named) and hides(named, data["value"]):
+            return {**{str(key): values(one) for key, one in data.items()}, "value": MASK} | {
+                key: named for key in _NAMES if data.get(key) == named
+            }
         return {
-            key: MASK if is_secret_key(str(key)) and not _is_number(entry) else mask(entry)
-            for key, entry in value.items()
+            text(str(key)): MASK if hides(str(key), value) else values(value)
+            for key, value in data.items()
         }
-    if isinstance(value, list):
-        return _mask_list(value)
-    if isinstance(value, str):
-        return TOKEN_VALUE.sub(MASK, _OPTION.sub(_mask_option, value))
-    return value
+    if isinstance(data, (list, tuple)):
+        return command(data)
+    return data
 
 
-def _mask_option(match: re.Match[str]) -> str:
-    name, rest = match.groups()
-    return f"{name}{rest[0]}{MASK}" if is_secret_key(name) else match[0]
+def _masked_option(match: re.Match[str]) -> str:
+    name, value = match.groups()
+    if not is_secret_name(name) or (is_count_of(name) and _NUMBERS.fullmatch(value)):
+        return match[0]
+    return f"{name}{value[0]}{MASK}"
 
 
-def _mask_list(values: list[Any]) -> list[Any]:
-    masked: list[Any] = []
-    hide_next = False
-    for value in values:
-        if hide_next and isinstance(value, str) and not value.startswith("-"):
-            masked.append(MASK)
-        elif isinstance(value, str) and "=" in value and is_secret_key(value.split("=")[0]):
-            masked.append(f"{value.split('=')[0]}={MASK}")
+def _assigned(value: str) -> str:
+    """Values that a secret name is set to, with quotes, brackets and escapes as they come."""
+    out: list[str] = []
+    done = at = 0
+    while match := _NAME.search(value, at):
+        at = match.end("name")
+        name, quoted = match["name"], match["open"] and match["close"]
+        if not is_secret_name(name) or (match["sign"] == "," and not quoted):
+            continue
+        start = match.end()
+        if match["sign"] == "," and (beside := _VALUE.match(value, start)):
+            start = beside.end()
+        elif match["sign"] == "," and _KEY.match(value, start):
+            continue
+        if is_header(name) and ":" in match["sign"] and not match["close"]:
+            end = _line_end(value, start)
         else:
-            masked.append(mask(value))
-        if not (hide_next and masked[-1] == MASK):  # several values may follow one option
-            hide_next = isinstance(value, str) and value.startswith("-") and is_secret_key(value)
-    return masked
+            end = _value_end(value, start)
+            is_option = name.startswith("-") and match["sign"] == ","
+            while is_option and (more := _ALSO.match(value, end)):
+                end = _quote_end(value, more)
+            if ":" in match["sign"] and (more := _ASSIGNED.match(value, end)):
+                end = _value_end(value, more.end())
+        found = value[start:end]
+        if not found or _EMPTY.fullmatch(found) or (is_count_of(name) and _counts(match, found)):
+            continue
+        out += [value[done:start], _in_quotes(found)]
+        done = at = end
+    return "".join([*out, value[done:]])
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _counts(match: re.Match[str], found: str) -> bool:
+    """Whether it is numbers, or a sentence with a colon: `its keys: a and b`."""
+    sentence = not match["close"] and match[0].endswith(": ") and found[0] not in "\"'[{("
+    return _NUMBERS.fullmatch(found) is not None or (sentence and match["name"][-1] == "s")
+
+
+def _in_quotes(found: str) -> str:
+    """The mask, in the quotes of what it stands for."""
+    quote = _QUOTE.match(found)
+    whole = quote and found.endswith(quote[0]) and len(found) >= 2 * len(quote[0])
+    return f"{quote[0]}{MASK}{quote[0]}" if quote and whole else MASK
+
+
+def _line_end(value: str, start: int) -> int:
+    match = _QUOTE.match(value, start)
+    if match:
+        return _quote_end(value, match)
+    line = _LINE.match(value, start)
+    return line.end() if line else start
+
+
+def _value_end(value: str, start: int) -> int:
+    """Where the value that begins at `start` ends; the end of the text when it is not closed."""
+    at = start
+    while at < len(value) and not value[at].isspace():
+        quote = _QUOTE.match(value, at)
+        if quote:
+            end = _quote_end(value, quote)
+            opens = at == start or _PREFIX.fullmatch(value, start, at)
+            if not opens and (end == len(value) or re.search(r"\s", value[at:end])):
+                return at  # the end of a quotation around it all
+            at = end
+        elif value[at] in _CLOSES:
+            at = _bracket_end(value, at)
+        elif value[at] in "&)]}" or _NEXT.match(value, at):
+            return at
+        else:
+            at += 1
+    return at
+
+
+def _quote_end(value: str, quote: re.Match[str]) -> int:
+    mark = quote[0].lstrip(", \t\r\n")
+    end = re.compile(r"(?<!\\)" + re.escape(mark)).search(value, quote.end())
+    return end.end() if end else len(value)
+
+
+def _bracket_end(value: str, start: int) -> int:
+    open_ones: list[str] = []
+    at = start
+    while at < len(value):
+        quote = _QUOTE.match(value, at)
+        if quote:
+            at = _quote_end(value, quote)
+            continue
+        if value[at] in _CLOSES:
+            open_ones.append(_CLOSES[value[at]])
+        elif open_ones and value[at] == open_ones[-1]:
+            open_ones.pop()
+            if not open_ones:
+                return at + 1
+        at += 1
+    return at
+
+
+def _is_one_name(name: str) -> bool:
+    return re.fullmatch(r"[\w.\-]+", name) is not None
+
+
+def _is_number(item: Any) -> bool:
+    if isinstance(item, str):
+        return any(map(str.isdigit, item)) and _NUMBERS.fullmatch(item) is not None
+    return isinstance(item, int | float)
+
+
+def _holds_more_than_numbers(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_holds_more_than_numbers(one) for one in value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(_holds_more_than_numbers(one) for one in value)
+    return not (value is None or isinstance(value, int | float))

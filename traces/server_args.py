@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from .masking import mask
+from .masking import values as mask
 from .sniff import printable
 
 PREFIX: Final = "server-args"

@@ -54,6 +54,7 @@ class Fake:
     cycle_seconds: float = 0.003
     prefill_seconds: float = 0.01
     api_key: str | None = None
+    admin_key: str | None = None
     faults: Faults = field(default_factory=Faults)
     traces: tuple[bytes, ...] | None = None
     at_port: int = 0
@@ -88,7 +89,9 @@ class Fake:
                     self.close_connection = True
                     return
                 given = self.headers.get("Authorization")
-                if fake.api_key and given != f"Bearer {fake.api_key}":
+                is_admins = path in ("/start_profile", "/stop_profile")
+                wanted = (fake.admin_key if is_admins else None) or fake.api_key
+                if wanted and given != f"Bearer {wanted}":
                     status, answer = 401, {"error": "Unauthorized"}
                 elif path == "/health":
                     status, answer = 200, ""

@@ -28,6 +28,7 @@ from specscope.profiler import (
 )
 from specscope.profiler.capture import Captured, Options, capture
 from specscope.profiler.engine_probe import Engine
+from specscope.profiler.http_api import Api, Reply
 from specscope.profiler.local_server import LocalServer
 from specscope.profiler.server_errors import ServerError, UnsuitableError
 from specscope.traces.context import read_context
@@ -645,3 +646,69 @@ def test_a_text_of_run_json_is_ascii_and_ends_in_a_line() -> None:
     text = run_file.text_of({"model": "modèle\u202e", "server_args": {}})
     assert text.isascii()
     assert text.endswith("}\n")
+
+
+# Before anything is asked of the server.
+
+
+@pytest.mark.parametrize("where", ["file", "file/below", "/proc/x"])
+def test_a_place_that_cannot_be_written_is_said_before_the_server_is_asked(
+    tmp_path: Path, where: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    with FakeSglang() as fake:
+        with pytest.raises(UnsuitableError, match="cannot write"):
+            capture(options(fake, tmp_path / where))
+        assert fake.calls == []
+
+
+def test_a_proof_of_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
+    capture_place.prove(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+    capture_place.prove(tmp_path)
+    assert tmp_path.is_dir()
+
+
+def test_two_captures_of_one_second_have_a_folder_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(capture_place, "_name", lambda: "specscope-capture-now")
+    with (
+        capture_place.claimed(engine(OURS)) as one,
+        capture_place.claimed(engine(OURS)) as other,
+        capture_place.claimed(engine(OURS, name="vllm")) as third,
+    ):
+        assert {p.out.name for p in (one, other, third)} == {
+            "specscope-capture-now",
+            "specscope-capture-now-2",
+            "specscope-capture-now-3",
+        }
+        (one.out / "run.json").write_text("{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["specscope-capture-now"]
+
+
+def test_an_empty_folder_of_the_user_stays(tmp_path: Path) -> None:
+    with capture_place.claimed(engine(OURS), out=tmp_path):
+        pass
+    assert tmp_path.is_dir()
+
+
+@BOTH
+def test_who_gives_up_while_the_profile_starts_ends_it(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = Api.post
+
+    def interrupted(self: Api, path: str, body: Any, **more: Any) -> Reply:
+        reply = post(self, path, body, **more)
+        if path == "/start_profile":
+            raise KeyboardInterrupt
+        return reply
+
+    monkeypatch.setattr(Api, "post", interrupted)
+    with server(kind, tmp_path) as fake:
+        with pytest.raises(KeyboardInterrupt):
+            capture(options(fake, tmp_path / "out"))
+        paths = [path for _, path, _ in fake.calls]
+    assert "/stop_profile" in paths[paths.index("/start_profile", 1) :]

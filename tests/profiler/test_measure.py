@@ -238,6 +238,40 @@ def test_tokens_a_second_are_those_of_all_prompts_at_the_median_cycle() -> None:
     assert found.tokens_per_second.value == pytest.approx(expected)
 
 
+PAIRS = st.lists(
+    st.tuples(st.floats(0.1, 1), st.integers(1, 40), st.floats(1.1, 9), st.integers(41, 200)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(PAIRS, st.lists(st.floats(0.0, 4.0), min_size=6, max_size=6))
+def test_every_figure_lies_within_its_own_range(pairs: list[Any], accepted: list[float]) -> None:
+    def answer(seconds: float, cycles: int, accept: float) -> Answer:
+        drafts = int(accept * cycles)
+        tokens = cycles + drafts
+        return Answer(seconds, tokens, steps=cycles, verified=cycles, drafted=None, accepted=drafts)
+
+    found = evaluated(
+        Load(1, 8, 10_000, 16, 100),
+        [
+            Pair(answer(short, few, 1.0), answer(long, many, 1.0 + accept))
+            for (short, few, long, many), accept in zip(pairs, accepted, strict=False)
+        ],
+    )
+    assert found.accept_length is not None
+    for figure in (found.tokens_per_second, found.step_ms, found.accept_length):
+        assert len(figure.values) == len(pairs)
+        assert min(figure.values) <= figure.value * (1 + 1e-9)
+        assert figure.value <= max(figure.values) * (1 + 1e-9)
+
+
+def test_counters_that_cannot_be_meant_are_named() -> None:
+    short, long = (Answer(s, n, steps=n, verified=5, accepted=3) for s, n in ((1.0, 8), (2.0, 64)))
+    with pytest.raises(ServerError, match="cannot be meant"):
+        evaluated(Load(1, 8, 64, 8, 100), [Pair(short, long)])
+
+
 def test_a_pair_that_a_hiccup_spoiled_is_taken_again() -> None:
     class Hiccup:
         seconds = iter([1.0, 1.0, 1.5, 1.2, 1.0, 2.0])

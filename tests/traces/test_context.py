@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from specscope.traces.context import read_context
-from specscope.traces.masking import MASK, is_secret_key, mask
+from specscope.traces.masking import MASK, is_secret_name
+from specscope.traces.masking import values as mask
 from tests.shared import shared_path
 
 PLANTED = "hf_PlantedSecretValue0123456789"
@@ -90,14 +91,14 @@ def test_a_planted_token_reaches_the_context_by_no_way(tmp_path: Path) -> None:
     "key", ["HF_TOKEN", "api_key", "--api-key", "Password", "db_credentials", "COOKIE_JAR"]
 )
 def test_secret_keys_are_known(key: str) -> None:
-    assert is_secret_key(key)
+    assert is_secret_name(key)
 
 
 @pytest.mark.parametrize(
     "key", ["tokens_per_second", "--max-total-tokens", "prompt_tokens", "--skip-tokenizer-init"]
 )
 def test_token_counts_are_no_secrets(key: str) -> None:
-    assert not is_secret_key(key)
+    assert not is_secret_name(key)
 
 
 def test_numbers_are_never_masked() -> None:
