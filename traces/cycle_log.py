@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import log_lengths, schema, sniff
+from . import attach_reports, log_lengths, schema, sniff
 from .cache import fingerprint
 from .errors import TraceFormatError
 from .run import RankTables
@@ -197,13 +197,6 @@ def _missing_pieces(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     return [_loss(path_text(pieces[0].path), missing, "log_piece_missing", "read without them")]
 
 
-_DROPPED: Final = {
-    "queue_full": ("log_queue_full", "dropped in the server, for the writer did not keep up"),
-    "rotated_away": ("log_rotated_away", "the oldest pieces went for the log's bound in bytes"),
-    "write_failed": ("log_write_failed", "the disk did not take them"),
-}
-
-
 def _dropped(table: pa.Table, path: str) -> list[dict[str, Any]]:
     """What the writer says it lost; its rows hold totals, the largest is the newest."""
     rows = table.filter(pc.equal(table["row"].cast(pa.string()), "lost"))
@@ -212,7 +205,7 @@ def _dropped(table: pa.Table, path: str) -> list[dict[str, Any]]:
         reason = str(row["reason"])
         counts[reason] = max(counts.get(reason, 0), int(row["lost_rows"] or 0))
     return [
-        _loss(path, count, *_DROPPED.get(reason, ("log_rows_lost", "not in the log")))
+        _loss(path, count, *attach_reports.LOST.get(reason, ("log_rows_lost", "not in the log")))
         for reason, count in counts.items()
     ]
 

@@ -327,6 +327,43 @@ def test_doctor_says_what_the_hooks_take_of_a_cycle(tmp_path: Path) -> None:
     assert "own time      30 us a cycle" in done.stdout
 
 
+def test_doctor_shows_the_own_time_of_collectives_apart(tmp_path: Path) -> None:
+    """They are called in warm-up and prefill too, and would swell the figure of a cycle."""
+    hook = {"engine": "vllm", "state": "patched", "live": True, "faults": 0, "stage": ""}
+    cycle = hook | {"target": "a.cycle", "role": "cycle", "fired": 4, "own_ns": 40_000}
+    broadcast = hook | {"target": "a.b", "role": "collective", "fired": 1000, "own_ns": 4_000_000}
+    report = {"schema_version": 1, "host": "a", "pid": 1, "process": "p", "engines": {}}
+    report |= {"hooks": [cycle, broadcast], "active": True, "left_over": []}
+    (tmp_path / "attach-a-1.json").write_text(json.dumps(report), "utf-8")
+    done = ran(SPECSCOPE, "doctor", str(tmp_path), env=dict(os.environ))
+    assert "own time      10 us a cycle\n" in done.stdout
+    assert "own time      4.0 us a call of a collective\n" in done.stdout
+
+
+def test_doctor_says_what_the_log_lost_and_why_there_are_no_metrics(tmp_path: Path) -> None:
+    log = {"active": False, "lost": {"write_failed": 1403}, "error": "OSError: full", "left_out": 2}
+    report = {"schema_version": 1, "host": "a", "pid": 1, "process": "p", "engines": {}}
+    report |= {"hooks": [], "active": True, "left_over": []}
+    page = {"active": False, "port": None, "reason": "port 9400 on 127.0.0.1: in use"}
+    report |= {"emitters": {"cycle_log": log, "metrics": page}}
+    (tmp_path / "attach-a-1.json").write_text(json.dumps(report), "utf-8")
+    done = ran(SPECSCOPE, "doctor", str(tmp_path), env=dict(os.environ))
+    assert done.stdout.splitlines()[1:] == [
+        "  cycle log     off: OSError: full",
+        "  rows lost     1403 (write_failed): the disk did not take them",
+        "  left out      2 numbers that the cycle log cannot hold",
+        "  metrics       none: port 9400 on 127.0.0.1: in use",
+    ]
+
+
+def test_doctor_of_what_is_no_folder_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", "utf-8")
+    for name, says in (("none", "does not exist"), ("file", "is no folder")):
+        done = ran(SPECSCOPE, "doctor", str(tmp_path / name), env=dict(os.environ))
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert says in done.stderr
+
+
 def test_doctor_names_a_hook_that_never_fired(site: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = (
