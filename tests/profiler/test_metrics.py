@@ -261,7 +261,7 @@ def test_a_rank_beyond_the_last_port_costs_one_warning(caplog: pytest.LogCapture
     exporter.poll(3, {})
     exporter.poll(3, {})
     assert len(warnings(caplog)) == 1
-    assert "65535 + 3 is no port" in warnings(caplog)[0]
+    assert "no metrics: 65535 + 3 is no port" in warnings(caplog)[0]
 
 
 def test_rows_that_cannot_be_counted_end_the_metrics_with_one_warning(

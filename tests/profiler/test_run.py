@@ -273,6 +273,51 @@ def test_what_was_on_the_path_stays_behind_ours() -> None:
     assert env["X"] == "y"
 
 
+GONE = """
+import os, tempfile
+os.chdir(tempfile.mkdtemp()); os.rmdir(os.getcwd())
+"""
+
+
+def gone(code: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Python code in a working directory that is no longer there."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("SPECSCOPE_")}
+    return ran(sys.executable, "-c", GONE + code, env={**env, **more})
+
+
+def test_a_log_folder_below_a_directory_that_is_gone_is_one_line() -> None:
+    command = [SPECSCOPE, "run", "--log", "rel", "--", "true"]
+    done = gone(f"os.execv({SPECSCOPE!r}, {command!r})")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("specscope: --log rel: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_plugin_below_a_directory_that_is_gone_says_so_once() -> None:
+    code = "from specscope.profiler import plugins as p; p.register(); p.register(); p.start_up()"
+    done = gone(code, SPECSCOPE_LOG="rel")
+    assert done.returncode == 0
+    assert done.stderr.startswith("specscope: not attached: no log folder: FileNotFoundError")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_home_in_the_log_folder_is_opened(tmp_path: Path) -> None:
+    """A shell opens the `~` of `--log ~/x`, and not that of `--log=~/x`."""
+    code = "import os; print(os.environ['SPECSCOPE_LOG'])"
+    env = {**os.environ, "HOME": str(tmp_path)}
+    done = ran(SPECSCOPE, "run", "--log=~/x", "--", sys.executable, "-S", "-c", code, env=env)
+    assert done.stdout == f"{tmp_path}/x\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "says"), [("2000T", "is more than"), ("1K", "is less than"), ("1P", "is not a size")]
+)
+def test_a_bound_that_the_server_would_not_take_is_refused(size: str, says: str) -> None:
+    done = ran(SPECSCOPE, "run", "--log-limit", size, "--", "true", env=dict(os.environ))
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
 # ---------------------------------------------------------------- entry points, import, doctor
 
 
