@@ -347,7 +347,10 @@ def install(log: str | os.PathLike[str] | None = None) -> Attachment:
         if _current is not None:
             return _current
         folder = log if log is not None else os.environ.get(LOG_FOLDER) or None
-        path = Path(folder).absolute() if folder is not None else None
+        try:
+            path = Path(folder).expanduser().absolute() if folder is not None else None
+        except Exception as error:  # no path at all, or the working directory is gone
+            return Attachment(None, [], f"no log folder: {type(error).__name__}: {error}")
         if is_set(DISABLE):
             return Attachment(path, [], f"{DISABLE} is set")
         try:

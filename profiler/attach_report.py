@@ -1,4 +1,4 @@
-"""What was attached in one process, and what not and why: made, written, read.
+"""What was attached in one process, and what not and why: made and written.
 
 One JSON file a process in the log folder, `attach-<host>-<pid>.json`. It is written on a
 short-lived thread, so that a slow or full disk never holds up the engine, and once more when
@@ -7,6 +7,7 @@ the process ends in order. After `kill -9` the counts may be too low, by half at
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -21,8 +22,8 @@ from typing import Any
 from specscope.profiler import complaints, masking
 
 SCHEMA_VERSION = 1
-PATTERN = "attach-*.json"
 PAUSE_SECONDS = 1.0
+AGAIN_SECONDS = 10.0  # after a failure: a disk that is full may have room later
 
 PATCHED, SKIPPED, WAITING = "patched", "skipped", "not imported"
 
@@ -42,11 +43,11 @@ class Writer:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._again = False
-        self._gave_up = False
+        self._failed_at: float | None = None
 
     def request(self) -> None:
         """Have it written soon; returns at once."""
-        if self._gave_up:
+        if self._failed_at is not None and time.monotonic() < self._failed_at + AGAIN_SECONDS:
             return
         self._again = True
         if self._thread is None:
@@ -72,20 +73,16 @@ class Writer:
 
     def _write(self) -> None:
         with self._lock:
-            if self._gave_up:
-                return
+            what = "attach report"
             try:
                 write(self.folder, self._make())
-            except Exception as error:
-                self._gave_up = True
-                complaints.about(self.folder, f"no attach report in {self.folder}", error)
-                return
-            try:
+                what = "server arguments"
                 if self.beside is not None:
                     self.beside(self.folder)
+                self._failed_at = None
             except Exception as error:
-                self.beside = None
-                complaints.about(self.folder, f"no server arguments in {self.folder}", error)
+                self._failed_at = time.monotonic()
+                complaints.about(self.folder, f"no {what} in {self.folder}", error)
 
 
 def identity() -> dict[str, Any]:
@@ -105,23 +102,10 @@ def write(folder: Path, report: dict[str, Any]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"attach-{report['host']}-{report['pid']}.json"
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
-    part.replace(path)
+    try:
+        part.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+        part.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)  # there when the disk did not take all of it
     return path
-
-
-def read(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """The reports of a log folder, and a line for each file that is none."""
-    reports, broken = [], []
-    for path in sorted(folder.glob(PATTERN)):
-        try:
-            report = json.loads(path.read_text("utf-8"))
-            if not isinstance(report, dict) or report.get("schema_version") != SCHEMA_VERSION:
-                raise ValueError(f"no attach report of version {SCHEMA_VERSION}")
-            if not isinstance(report.get("hooks"), list):
-                raise ValueError("holds no hooks")
-        except (OSError, ValueError) as error:
-            broken.append(f"{path.name}: {error}")
-            continue
-        reports.append(report)
-    return reports, broken

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import get_native_id
@@ -21,13 +21,14 @@ from time import perf_counter_ns
 from typing import Any, Final
 
 from . import complaints, cycle_log_writer
-from .cycle_log_rows import REASONS, Row, Seen, SeenAccept
+from .cycle_log_rows import REASONS, Row, Seen, SeenAccept, fitting
 from .cycle_log_writer import Identity, Pieces
 from .metrics import Exporter
 
 POLL_SECONDS: Final = 0.1
 # Accept lengths kept of one cycle.
 MOST_LENGTHS: Final = 1024
+_MOST: Final = 1 << 31  # accept lengths have 32 bits, ranks too
 
 _logger = logging.getLogger("specscope")
 
@@ -70,6 +71,7 @@ class CycleLog:
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._lock = threading.Lock()
+        self._left_out = 0  # numbers that the log has no room for
         self._lost: Counter[str] = Counter()  # in all
         self._told: Counter[str] = Counter()  # as rows of the log last said
         self._told_in: Path | None = None
@@ -125,7 +127,7 @@ class CycleLog:
 
     def record_accept(self, cycle: int | None, lengths: list[int]) -> None:
         """Accept lengths of one cycle, one a sequence, the bonus token included."""
-        self.put(_row((cycle, lengths[:MOST_LENGTHS], 0, perf_counter_ns(), get_native_id())))
+        self.put(self._row((cycle, lengths[:MOST_LENGTHS], 0, perf_counter_ns(), get_native_id())))
 
     def set_rank(self, rank: int | None, world_size: int | None = None) -> None:
         """Say who this process is, as soon as it is known; a new piece begins when it changes."""
@@ -154,6 +156,7 @@ class CycleLog:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._lost, self._told = Counter(), Counter()
+        self._left_out = 0
         self._pieces = None
         self._thread = None
         self._started_ns = time.time_ns()
@@ -172,6 +175,7 @@ class CycleLog:
             "bytes": pieces.size if pieces else 0,
             "waiting": len(self._rows),
             "lost": dict(self._lost),
+            "left_out": self._left_out,
             "error": self._error,
         }
 
@@ -221,10 +225,36 @@ class CycleLog:
 
     def _take(self) -> list[Row]:
         size = min(self._config.batch_rows, len(self._rows))
-        return [_row(self._rows.popleft()) for _ in range(size)]
+        return [self._row(self._rows.popleft()) for _ in range(size)]
 
-    def _write(self, rows: list[Row]) -> None:
+    def _row(self, seen: Row | Seen | SeenAccept) -> Row:
+        if isinstance(seen, Row):
+            return seen
+        if isinstance(seen[0], str):
+            return Row.of(*seen)
+        cycle, drafts, bonus, now, thread = seen
+        lengths = [
+            draft + bonus
+            for draft in drafts
+            if type(draft) is int and -_MOST <= draft + bonus < _MOST
+        ]
+        self._leave_out(len(drafts) - len(lengths))
+        return Row.accept(cycle, lengths, now, thread)
+
+    def _leave_out(self, numbers: int) -> None:
+        """Count numbers that the log cannot hold; the first are worth a warning."""
+        if numbers and not self._left_out:
+            _logger.warning("specscope: the cycle log leaves out numbers that it cannot hold")
+        self._left_out += numbers
+
+    def _fitting(self, rows: Sequence[Row]) -> Sequence[Row]:
+        fit, left_out = fitting(rows)
+        self._leave_out(left_out)
+        return fit
+
+    def _write(self, rows: Sequence[Row]) -> None:
         if self._metrics is not None:
+            rows = self._fitting(rows)
             self._metrics.take(rows)
         if not self._files:
             if self._config.folder is not None:
@@ -249,13 +279,19 @@ class CycleLog:
     def _reasons(self) -> tuple[str, ...]:
         return REASONS if self._config.folder is not None else ("queue_full",)
 
-    def _write_files(self, rows: list[Row]) -> None:
+    def _write_files(self, rows: Sequence[Row]) -> None:
         pieces = self._pieces
         if pieces is None or pieces.identity != self._identity():
             if pieces is not None:
                 pieces.close()
             pieces = self._pieces = self._new_pieces(pieces)
-        pieces.write(rows)
+        try:
+            pieces.write(rows)
+        except (OverflowError, TypeError, ValueError):  # before a byte of them was written
+            fit = self._fitting(rows)
+            if fit is rows:
+                raise
+            pieces.write(fit)
         removed = pieces.removed_rows - self._lost["rotated_away"]
         if removed > 0:
             self._lose("rotated_away", removed)
@@ -280,10 +316,8 @@ class CycleLog:
     def _identity(self) -> Identity:
         config = self._config
         return Identity(
-            rank=config.rank if config.rank is not None else _environment("RANK"),
-            world_size=(
-                config.world_size if config.world_size is not None else _environment("WORLD_SIZE")
-            ),
+            rank=_possible(config.rank, "RANK"),
+            world_size=_possible(config.world_size, "WORLD_SIZE"),
             start_ns=self._started_ns,
             clock_base_ns=self._clock_base_ns,
             engine=config.engine[:80],
@@ -301,9 +335,7 @@ class CycleLog:
             before=before,
         )
 
-    def _fail(
-        self, error: BaseException, rows: list[Row] | tuple[()], *, files_only: bool = False
-    ) -> None:
+    def _fail(self, error: BaseException, rows: Sequence[Row], *, files_only: bool = False) -> None:
         """The log ends; the server does not notice. Metrics can do without its files."""
         self._error = f"{type(error).__name__}: {error}"[:300]
         self._files = False
@@ -328,24 +360,17 @@ class CycleLog:
             count += 1
 
 
-def _row(seen: Row | Seen | SeenAccept) -> Row:
-    if isinstance(seen, Row):
-        return seen
-    if isinstance(seen[0], str):
-        return Row.of(*seen)
-    cycle, drafts, bonus, now, thread = seen
-    lengths = [draft + bonus for draft in drafts if type(draft) is int and abs(draft) < 2**30]
-    if len(lengths) != len(drafts):
-        _logger.warning("specscope: accept lengths of cycle %s are not all integers", cycle)
-    return Row.accept(cycle, lengths, now, thread)
-
-
 def _at_process_end(close: Callable[[], None]) -> None:
     """Have a forked child of multiprocessing write its last rows: it ends without `atexit`."""
     util: Any = sys.modules.get("multiprocessing.util")
     process: Any = sys.modules.get("multiprocessing.process")
     if util is not None and process is not None and process.parent_process() is not None:
         util.Finalize(None, close, exitpriority=1)
+
+
+def _possible(given: int | None, variable: str) -> int | None:
+    """What was given, where it can be a rank or a number of them; else the environment's."""
+    return given if given is not None and 0 <= given < _MOST else _environment(variable)
 
 
 def _environment(name: str) -> int | None:

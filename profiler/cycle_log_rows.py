@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from array import array
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from .grammar import STAGES
 
@@ -14,6 +16,9 @@ ROWS: Final = ("stage", "cycle", "accept", "lost")
 STAGE_ROW, CYCLE_ROW, ACCEPT_ROW, LOST_ROW = range(len(ROWS))
 
 REASONS: Final = ("queue_full", "rotated_away", "write_failed")
+
+# Fields that a caller gives, or that are worked out; the log has 64 bits for each.
+_NUMBERS: Final = ("cycle", "draft_step", "gpu_start_ns", "gpu_end_ns", "batch", "tokens", "k")
 
 _new: Final = tuple.__new__
 
@@ -134,3 +139,31 @@ class Row(NamedTuple):
             lost_rows=count,
             reason=REASONS.index(reason),
         )
+
+
+def fitting(rows: Sequence[Row]) -> tuple[Sequence[Row], int]:
+    """The rows with the numbers that 64 bits hold, and how many were left out.
+
+    They are the given ones when all fit.
+    """
+    columns = list(zip(*rows, strict=True))
+    if not columns or all(_fit(columns[_AT[name]]) for name in _NUMBERS):
+        return rows, 0
+    mended: list[Row] = []
+    left_out = 0
+    for row in rows:
+        bad: dict[str, Any] = {name: None for name in _NUMBERS if not _fit((row[_AT[name]],))}
+        mended.append(row._replace(**bad) if bad else row)
+        left_out += len(bad)
+    return mended, left_out
+
+
+_AT: Final = {name: at for at, name in enumerate(Row._fields)}
+
+
+def _fit(values: tuple[Any, ...]) -> bool:
+    try:
+        array("q", [value for value in values if value is not None])
+    except (OverflowError, TypeError):
+        return False
+    return True

@@ -105,7 +105,8 @@ class Exporter:
             number = rank if rank is not None else self._behind_the_ranks()
             port = self._first_port + number
             if port > LARGEST_PORT:
-                raise OSError(f"{self._first_port} + {number} is no port")
+                self._end(f"{self._first_port} + {number} is no port; give a lower one")
+                return
             from prometheus_client import CollectorRegistry, start_http_server
 
             registry = CollectorRegistry()

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 
-from specscope.profiler.attach import DISABLE, install, is_set
+from specscope.profiler.attach import DISABLE, LOG_FOLDER, install, is_set
 
 _SAID = "SPECSCOPE_SAID"
 
@@ -18,8 +18,14 @@ def register() -> None:
     are put when they are.
     """
     attachment = install()
-    if not attachment.active and not is_set(DISABLE):
-        logging.getLogger("specscope").info("not attached: %s", attachment.reason)
+    if attachment.active or is_set(DISABLE):
+        return
+    # Whoever names a log folder wants the hooks, and is told once that they are not there.
+    wanted = os.environ.get(LOG_FOLDER) and not os.environ.get(_SAID)
+    if wanted:
+        os.environ[_SAID] = "1"
+    level = logging.WARNING if wanted else logging.INFO
+    logging.getLogger("specscope").log(level, "specscope: not attached: %s", attachment.reason)
 
 
 def start_up() -> None:

@@ -7,6 +7,7 @@ is none is shown by its `repr`, cut short. Secrets are masked before anything is
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import json
@@ -98,9 +99,13 @@ def write(folder: Path, version_of: Callable[[str], str]) -> Path | None:
     part = path.with_suffix(".part")
     part.unlink(missing_ok=True)
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(file, "w", encoding="utf-8") as out:
-        out.write(json.dumps(made, indent=1) + "\n")
-    part.replace(path)
+    try:
+        with os.fdopen(file, "w", encoding="utf-8") as out:
+            out.write(json.dumps(made, indent=1) + "\n")
+        part.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
     _SEEN.written = state
     return path
 

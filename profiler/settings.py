@@ -23,7 +23,7 @@ TORCH: Final = "SPECSCOPE_TORCH"
 LOG_LIMIT: Final = "SPECSCOPE_LOG_LIMIT"
 
 NVTX_WORDS: Final = ("auto", "package", "torch", "off")
-SMALLEST_LOG: Final = 1 << 20
+SMALLEST_LOG, LARGEST_LOG = 1 << 20, 1 << 50
 
 _SWITCHES: Final = {"1": True, "on": True, "true": True, "0": False, "off": False, "false": False}
 _logger = logging.getLogger("specscope")
@@ -75,7 +75,7 @@ _READ: Final[dict[str, tuple[str, Callable[[str], Any], str]]] = {
     "torch": (TORCH, _SWITCHES.__getitem__, "1 or 0"),
     "log_limit": (
         LOG_LIMIT,
-        _between(SMALLEST_LOG, 1 << 50),
-        f"a number of bytes of at least {SMALLEST_LOG}",
+        _between(SMALLEST_LOG, LARGEST_LOG),
+        f"a number of bytes from {SMALLEST_LOG} to {LARGEST_LOG}",
     ),
 }

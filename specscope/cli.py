@@ -41,8 +41,9 @@ class Size(click.ParamType):  # type: ignore[type-arg]
 
     name = "size"
 
-    def __init__(self, smallest: int = 1) -> None:
+    def __init__(self, smallest: int = 1, largest: int = 2**62 - 1) -> None:
         self._smallest = smallest
+        self._largest = largest
 
     _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -56,6 +57,8 @@ class Size(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{value!r} is not a size; examples: 8M, 4G", param, ctx)
         if size < self._smallest:
             self.fail(f"{value!r} is less than {self._smallest} bytes", param, ctx)
+        if size > self._largest:
+            self.fail(f"{value!r} is more than {self._largest} bytes", param, ctx)
         return int(size)
 
 
@@ -77,7 +80,18 @@ class Positive(click.ParamType):  # type: ignore[type-arg]
         return number
 
 
-_PATH: Final = click.Path(path_type=Path)
+class Expanded(click.Path):
+    """A path with its `~` opened: a shell leaves that of `--log=~/x` as it is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        try:
+            return Path(str(super().convert(value, param, ctx))).expanduser()
+        except RuntimeError:
+            self.fail(f"{value!r} is in the home of nobody known", param, ctx)
+
+
+_PATH: Final = Expanded(path_type=Path)
 
 
 @click.command("analyze", context_settings=_CONTEXT, epilog=_EXAMPLES)
@@ -199,7 +213,7 @@ The exit code is that of the command; 126 and 127 when it cannot be started."""
 @click.option(
     "--log-limit",
     metavar="SIZE",
-    type=Size(smallest=1 << 20),
+    type=Size(1 << 20, 1 << 50),
     help="Bound of the log on disk, for each process (1M at least).  [default: 1G]",
 )
 @click.option(
@@ -250,7 +264,11 @@ def run_command(
         settings.TORCH: None if torch is None else int(torch),
         settings.LOG_LIMIT: log_limit,
     }
-    environ = launch.environment(os.environ, log=log, collectives=collectives, chosen=chosen)
+    try:
+        environ = launch.environment(os.environ, log=log, collectives=collectives, chosen=chosen)
+    except OSError as error:  # the working directory is gone
+        exits.say(f"--log {log}: {error.strerror or error}; give the whole path of the folder")
+        return exits.WRONG_USAGE
     try:
         launch.become(command, environ)
     except FileNotFoundError:

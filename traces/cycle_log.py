@@ -15,16 +15,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import log_lengths, schema, sniff
+from . import attach_reports, log_lengths, schema, sniff
 from .cache import fingerprint
 from .errors import TraceFormatError
 from .run import RankTables
-from .sniff import CYCLE_LOG_MARK
+from .sniff import CYCLE_LOG_MARK, path_text
 
 VERSION: Final = 1
 ROWS: Final = ("stage", "cycle", "accept", "lost")
 STAGES: Final = ("draft", "verify", "accept", "draft_extend", "schedule", "decode", "prefill")
-# Bounds of times that can be: of any clock, and of a cycle on the GPU.
+# Bounds of times that can be: of any clock, and of a range, on the host or the GPU.
 LATEST_NS: Final = 1 << 61
 LONGEST_NS: Final = 86_400 * 10**9
 _MEND: Final = "give a cycle log (*.arrows) that specscope's hooks wrote"
@@ -66,7 +66,7 @@ def read_logs(paths: Iterable[Path]) -> list[tuple[str, RankTables]]:
     for path in paths:
         piece = read_piece(path)
         by_process.setdefault(piece.process, []).append(piece)
-    logs = [(str(pieces[0].path), _joined(pieces)) for pieces in by_process.values()]
+    logs = [(path_text(pieces[0].path), _joined(pieces)) for pieces in by_process.values()]
     return log_lengths.joined(logs)
 
 
@@ -75,7 +75,8 @@ def read_piece(path: Path) -> Piece:
     size = path.stat().st_size
     batches: list[pa.RecordBatch] = []
     end = 0
-    with pa.OSFile(str(path), "rb") as file:
+    # By Python's `open`: Arrow's takes no name that is not UTF-8.
+    with path.open("rb") as plain, pa.PythonFile(plain, "r") as file:
         try:
             reader = pa.ipc.open_stream(file)
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -123,7 +124,7 @@ def _as_schema(table: pa.Table, path: Path) -> pa.Table:
 def _joined(pieces: Sequence[Piece]) -> RankTables:
     pieces = sorted(pieces, key=lambda piece: _integer(piece.facts.get("piece")) or 0)
     facts = pieces[0].facts
-    rank = _integer(facts.get("rank"))
+    rank = _small(facts.get("rank"))
     found = pa.concat_tables([piece.table for piece in pieces]).unify_dictionaries()
     table = found.filter(_is_sound(found))
     table = table.take(pc.sort_indices(table, sort_keys=[("start_ns", "ascending")]))
@@ -132,10 +133,10 @@ def _joined(pieces: Sequence[Piece]) -> RankTables:
     table = table.set_column(0, schema.CYCLE_LOG.field("rank"), number)
     losses = [row for piece in pieces for row in _cut_off(piece)]
     losses += _missing_pieces(pieces)
-    losses += _dropped(table, str(pieces[0].path))
+    losses += _dropped(table, path_text(pieces[0].path))
     if table.num_rows < found.num_rows:
         unsound = found.num_rows - table.num_rows
-        losses.append(_loss(str(pieces[0].path), unsound, "log_row_invalid", "left out"))
+        losses.append(_loss(path_text(pieces[0].path), unsound, "log_row_invalid", "left out"))
     return RankTables(
         rank=rank or 0,
         facts=_facts(pieces, facts, rank, table),
@@ -157,7 +158,8 @@ def _is_sound(table: pa.Table) -> pa.Array:
         pc.or_(pc.not_equal(word, "stage"), pc.is_in(stage, pa.array(STAGES))),
         _between(start, -LATEST_NS, LATEST_NS),
         _between(end, -LATEST_NS, LATEST_NS),
-        pc.greater_equal(end, start),
+        # Once the bounds hold, the difference cannot overflow into something that passes.
+        _between(pc.subtract(end, start), 0, LONGEST_NS),
         *(_between(table[name], 0, LONGEST_NS) for name in ("gpu_start_ns", "gpu_end_ns")),
     ]
     sound = conditions[0]
@@ -177,7 +179,7 @@ def _cut_off(piece: Piece) -> list[dict[str, Any]]:
         return []
     return [
         {
-            "source": str(piece.path),
+            "source": path_text(piece.path),
             "offset": piece.read_bytes,
             "length": piece.bytes - piece.read_bytes,
             "count": 1,
@@ -192,14 +194,7 @@ def _missing_pieces(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     missing = numbers[-1] - numbers[0] + 1 - len(set(numbers))
     if missing <= 0:
         return []
-    return [_loss(str(pieces[0].path), missing, "log_piece_missing", "read without them")]
-
-
-_DROPPED: Final = {
-    "queue_full": ("log_queue_full", "dropped in the server, for the writer did not keep up"),
-    "rotated_away": ("log_rotated_away", "the oldest pieces went for the log's bound in bytes"),
-    "write_failed": ("log_write_failed", "the disk did not take them"),
-}
+    return [_loss(path_text(pieces[0].path), missing, "log_piece_missing", "read without them")]
 
 
 def _dropped(table: pa.Table, path: str) -> list[dict[str, Any]]:
@@ -210,7 +205,7 @@ def _dropped(table: pa.Table, path: str) -> list[dict[str, Any]]:
         reason = str(row["reason"])
         counts[reason] = max(counts.get(reason, 0), int(row["lost_rows"] or 0))
     return [
-        _loss(path, count, *_DROPPED.get(reason, ("log_rows_lost", "not in the log")))
+        _loss(path, count, *attach_reports.LOST.get(reason, ("log_rows_lost", "not in the log")))
         for reason, count in counts.items()
     ]
 
@@ -229,7 +224,7 @@ def _loss(path: str, count: int, reason: str, action: str) -> dict[str, Any]:
 def _source(piece: Piece) -> dict[str, Any]:
     facts = piece.facts
     return {
-        "path": str(piece.path),
+        "path": path_text(piece.path),
         "format": "cycle-log",
         "producer": facts.get("engine"),
         "bytes": piece.bytes,
@@ -277,7 +272,7 @@ def _facts(
         "producer": engine,
         "is_rocm": False,
         "label": None,
-        "path": str(pieces[0].path),
+        "path": path_text(pieces[0].path),
         "reader": "arrow",
         "offset": 0,
         "event_bytes": sum(piece.read_bytes for piece in pieces),

@@ -276,6 +276,11 @@ def _title(capture: _Capture) -> str:
 
 def _nothing_found(folder: Path, listed: tuple[str, ...]) -> str:
     what = f"{printable(str(folder), 200)} holds no trace"
+    if not listed and any(folder.glob("attach-*.json")):
+        return (
+            f"{what} and no row of a cycle log: the server's hooks wrote none; "
+            f"`specscope doctor` with that folder says what was attached"
+        )
     if not listed:
         return f"{what} (it is empty); give a folder with *.trace.json.gz files"
     shown = "; ".join(printable(line, 120) for line in listed[:3])

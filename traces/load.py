@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from . import attach_reports, cycle_log
 from . import cache as cache_of
-from . import cycle_log
 from .assemble import FileTables, assemble
 from .context import read_context
 from .errors import SpecscopeError, TraceFormatError, UsageError
@@ -64,6 +64,9 @@ def load(
         tables = _read_all(files, options, use_cache=cache, on_progress=on_progress)
     assembled = assemble(tables, chosen_by_us=chosen_by_us)
     ranks = _only(assembled.ranks, rank)
+    if logs:
+        whole = chosen_by_us and rank is None
+        ranks = attach_reports.with_losses(ranks, logs[0].parent, whole=whole)
     context, context_notes = _context(files)
     if logs:
         context = {**_server_args(logs), **context}

@@ -23,7 +23,7 @@ def read_file(path: Path, fingerprint: str, options: ScanOptions) -> list[RankTa
     packed = sniff.check(path)
     documents = documents_of(path, options, path.name)
     source = kineto.Source(
-        path=str(path),
+        path=sniff.path_text(path),
         format="kineto-json.gz" if packed else "kineto-json",
         bytes=path.stat().st_size,
         text_bytes=documents[-1].end,
@@ -40,7 +40,9 @@ def read_stream(path: Path, options: ScanOptions) -> list[RankTables]:
     size = documents[-1].end
     # A stream cannot be read again for its blocks: its size is all there is to know it by.
     fingerprint = hashlib.sha256(str(size).encode()).hexdigest()
-    source = kineto.Source(str(path), "kineto-json", size, size, fingerprint, reader_name())
+    source = kineto.Source(
+        sniff.path_text(path), "kineto-json", size, size, fingerprint, reader_name()
+    )
     return kineto.rank_tables(documents, source)
 
 

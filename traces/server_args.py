@@ -38,7 +38,7 @@ def read_server_args(folder: Path, pids: Iterable[str]) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        if path.stat().st_size > MAX_BYTES:
+        if not path.is_file() or path.stat().st_size > MAX_BYTES:
             return None
         raw = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -196,6 +196,11 @@ def printable(text: str, limit: int = 40) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in shown)
 
 
+def path_text(path: Path) -> str:
+    """The path as text for tables and reports; bytes that are not UTF-8 as escapes."""
+    return str(path).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def _refuse_known(data: bytes, kinds: Iterable[Kind], name: str) -> None:
     for kind in kinds:
         if re.match(kind.pattern, data):

@@ -538,3 +538,11 @@ def test_the_report_counts_what_fired_and_hides_secrets(
     assert fired["eagle_sample"] == 1
     assert report["engines"]["sglang"] == "0.5.23"
     assert report["command"][-1] == "***"
+
+
+@pytest.mark.parametrize("log", [123, b"\xff", "~nobody-of-that-name/x"])
+def test_a_log_that_is_no_path_is_a_reason(log: Any) -> None:
+    attachment = specscope.attach(log=log)
+    assert not attachment.active
+    assert attachment.reason.startswith("no log folder: ")
+    assert attachment.report()["reason"] == attachment.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from pathlib import Path
@@ -48,3 +49,42 @@ def test_a_folder_that_takes_no_files_is_complained_of_once(
         attach_report.Writer(folder, dict).now()
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert all("specscope: " in record.getMessage() for record in caplog.records)
+
+
+def test_a_report_that_failed_is_tried_again_at_a_later_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk may have room later; a report from before would mislead."""
+    now = [100.0]
+    monkeypatch.setattr(attach_report.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(attach_report.time, "sleep", lambda seconds: None)
+    (tmp_path / "log").write_text("in the way")
+    writer = attach_report.Writer(tmp_path / "log", attach_report.identity)
+
+    def request() -> list[str]:
+        writer.request()
+        thread = writer._thread
+        if thread is not None:
+            thread.join(30)
+        return [path.name for path in tmp_path.glob("log/*")]
+
+    assert request() == []
+    (tmp_path / "log").unlink()
+    now[0] += attach_report.AGAIN_SECONDS - 0.1
+    assert request() == []
+    now[0] += 0.2
+    (name,) = request()
+    assert name.startswith("attach-")
+
+
+def test_a_report_that_the_disk_does_not_take_leaves_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(path: Path, text: str, encoding: str) -> int:
+        path.write_bytes(text.encode(encoding)[:10])
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(OSError, match="full"):
+        attach_report.write(tmp_path, attach_report.identity())
+    assert list(tmp_path.iterdir()) == []

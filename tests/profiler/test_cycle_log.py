@@ -89,6 +89,57 @@ def test_reader_and_writer_agree_on_the_schema() -> None:
     assert tuple(Row._fields) == tuple(written.names)
 
 
+@pytest.mark.parametrize("field", ["cycle", "step", "batch", "tokens", "k"])
+@pytest.mark.parametrize(
+    "value", [2**63, -(2**63) - 1, 10**5000], ids=["2^63", "-2^63-1", "10^5000"]
+)
+def test_a_number_that_the_log_cannot_hold_is_left_out_and_the_log_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, field: str, value: int
+) -> None:
+    ranges.configure(ranges.Config(log=tmp_path / "log", nvtx="off", torch=False, rank=0))
+    ranges.enable()
+    try:
+        for given in ({}, {field: value}, {field: 2**63 - 1}, {field: value}):
+            with ranges.stage("verify", **given):
+                pass
+        ranges.record_accept(2**80, [2])
+        log = ranges.STATE.log
+        assert log is not None
+    finally:
+        ranges.shutdown()
+    assert (log.report()["error"], log.report()["lost"]) == ("", {})
+    assert log.report()["left_out"] == 3
+    *stages, accept = read(tmp_path / "log").cycle_log.to_pylist()
+    name = "draft_step" if field == "step" else field
+    assert [row[name] for row in stages] == [None, None, 2**63 - 1, None]
+    assert (accept["cycle"], accept["accept_lengths"]) == (None, [2])
+    (warning,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert warning.startswith("specscope: the cycle log leaves out numbers")
+
+
+def test_lengths_that_the_log_cannot_hold_are_left_out(tmp_path: Path) -> None:
+    ranges.configure(ranges.Config(log=tmp_path / "log", nvtx="off", torch=False, rank=0))
+    ranges.enable()
+    try:
+        ranges.record_drafts(0, [2, 2**31 - 1, 1], 1)
+        log = ranges.STATE.log
+        assert log is not None
+    finally:
+        ranges.shutdown()
+    assert log.report()["left_out"] == 1
+    (row,) = read(tmp_path / "log").cycle_log.to_pylist()
+    assert row["accept_lengths"] == [3, 2]
+
+
+def test_a_rank_that_cannot_be_is_none(tmp_path: Path) -> None:
+    log = started(tmp_path / "log")
+    log.set_rank(2**80, 10**5000)
+    log.put(rows_of(0)[0])
+    log.close()
+    assert log.report()["error"] == ""
+    assert read(tmp_path / "log").facts["world_size"] is None
+
+
 def test_rows_come_back_as_they_were_put(tmp_path: Path) -> None:
     log = started(tmp_path / "log", world_size=2, engine="toy", engine_version="1.2")
     for number in range(3):

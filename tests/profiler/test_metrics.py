@@ -261,7 +261,7 @@ def test_a_rank_beyond_the_last_port_costs_one_warning(caplog: pytest.LogCapture
     exporter.poll(3, {})
     exporter.poll(3, {})
     assert len(warnings(caplog)) == 1
-    assert "65535 + 3 is no port" in warnings(caplog)[0]
+    assert "no metrics: 65535 + 3 is no port" in warnings(caplog)[0]
 
 
 def test_rows_that_cannot_be_counted_end_the_metrics_with_one_warning(
@@ -505,3 +505,15 @@ def test_a_server_on_a_port_in_use_serves_and_says_so_once(tmp_path: Path) -> No
     assert code == 0
     assert errors.count("\n") == 1
     assert f"no metrics: port {port} on 127.0.0.1" in errors
+
+
+@pytest.mark.parametrize("number", [2**63, 10**400], ids=["2^63", "10^400"])
+def test_a_number_that_the_log_cannot_hold_leaves_the_page_as_it_is(number: int) -> None:
+    port = free_ports(1)
+    serving(port)
+    with ranges.cycle_range(batch=number, tokens=number):
+        pass
+    cycles(3)
+    found = scraped(port, has("specscope_cycle_seconds_count", 3, rank="0"))
+    assert value(found, "specscope_batch_size_sum", rank="0") == 6
+    assert ranges.emitters_report()["metrics"]["active"]

@@ -273,6 +273,51 @@ def test_what_was_on_the_path_stays_behind_ours() -> None:
     assert env["X"] == "y"
 
 
+GONE = """
+import os, tempfile
+os.chdir(tempfile.mkdtemp()); os.rmdir(os.getcwd())
+"""
+
+
+def gone(code: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Python code in a working directory that is no longer there."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("SPECSCOPE_")}
+    return ran(sys.executable, "-c", GONE + code, env={**env, **more})
+
+
+def test_a_log_folder_below_a_directory_that_is_gone_is_one_line() -> None:
+    command = [SPECSCOPE, "run", "--log", "rel", "--", "true"]
+    done = gone(f"os.execv({SPECSCOPE!r}, {command!r})")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("specscope: --log rel: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_plugin_below_a_directory_that_is_gone_says_so_once() -> None:
+    code = "from specscope.profiler import plugins as p; p.register(); p.register(); p.start_up()"
+    done = gone(code, SPECSCOPE_LOG="rel")
+    assert done.returncode == 0
+    assert done.stderr.startswith("specscope: not attached: no log folder: FileNotFoundError")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_home_in_the_log_folder_is_opened(tmp_path: Path) -> None:
+    """A shell opens the `~` of `--log ~/x`, and not that of `--log=~/x`."""
+    code = "import os; print(os.environ['SPECSCOPE_LOG'])"
+    env = {**os.environ, "HOME": str(tmp_path)}
+    done = ran(SPECSCOPE, "run", "--log=~/x", "--", sys.executable, "-S", "-c", code, env=env)
+    assert done.stdout == f"{tmp_path}/x\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "says"), [("2000T", "is more than"), ("1K", "is less than"), ("1P", "is not a size")]
+)
+def test_a_bound_that_the_server_would_not_take_is_refused(size: str, says: str) -> None:
+    done = ran(SPECSCOPE, "run", "--log-limit", size, "--", "true", env=dict(os.environ))
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
 # ---------------------------------------------------------------- entry points, import, doctor
 
 
@@ -325,6 +370,43 @@ def test_doctor_says_what_the_hooks_take_of_a_cycle(tmp_path: Path) -> None:
     (tmp_path / "attach-a-1.json").write_text(json.dumps(report), "utf-8")
     done = ran(SPECSCOPE, "doctor", str(tmp_path), env=dict(os.environ))
     assert "own time      30 us a cycle" in done.stdout
+
+
+def test_doctor_shows_the_own_time_of_collectives_apart(tmp_path: Path) -> None:
+    """They are called in warm-up and prefill too, and would swell the figure of a cycle."""
+    hook = {"engine": "vllm", "state": "patched", "live": True, "faults": 0, "stage": ""}
+    cycle = hook | {"target": "a.cycle", "role": "cycle", "fired": 4, "own_ns": 40_000}
+    broadcast = hook | {"target": "a.b", "role": "collective", "fired": 1000, "own_ns": 4_000_000}
+    report = {"schema_version": 1, "host": "a", "pid": 1, "process": "p", "engines": {}}
+    report |= {"hooks": [cycle, broadcast], "active": True, "left_over": []}
+    (tmp_path / "attach-a-1.json").write_text(json.dumps(report), "utf-8")
+    done = ran(SPECSCOPE, "doctor", str(tmp_path), env=dict(os.environ))
+    assert "own time      10 us a cycle\n" in done.stdout
+    assert "own time      4.0 us a call of a collective\n" in done.stdout
+
+
+def test_doctor_says_what_the_log_lost_and_why_there_are_no_metrics(tmp_path: Path) -> None:
+    log = {"active": False, "lost": {"write_failed": 1403}, "error": "OSError: full", "left_out": 2}
+    report = {"schema_version": 1, "host": "a", "pid": 1, "process": "p", "engines": {}}
+    report |= {"hooks": [], "active": True, "left_over": []}
+    page = {"active": False, "port": None, "reason": "port 9400 on 127.0.0.1: in use"}
+    report |= {"emitters": {"cycle_log": log, "metrics": page}}
+    (tmp_path / "attach-a-1.json").write_text(json.dumps(report), "utf-8")
+    done = ran(SPECSCOPE, "doctor", str(tmp_path), env=dict(os.environ))
+    assert done.stdout.splitlines()[1:] == [
+        "  cycle log     off: OSError: full",
+        "  rows lost     1403 (write_failed): the disk did not take them",
+        "  left out      2 numbers that the cycle log cannot hold",
+        "  metrics       none: port 9400 on 127.0.0.1: in use",
+    ]
+
+
+def test_doctor_of_what_is_no_folder_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", "utf-8")
+    for name, says in (("none", "does not exist"), ("file", "is no folder")):
+        done = ran(SPECSCOPE, "doctor", str(tmp_path / name), env=dict(os.environ))
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert says in done.stderr
 
 
 def test_doctor_names_a_hook_that_never_fired(site: Path, tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from specscope.cli import run_command
 from specscope.profiler import launch, settings
 from specscope.profiler.ranges import Config
 
@@ -75,3 +77,12 @@ def test_options_that_are_not_given_leave_the_environment_as_it_is() -> None:
     out = launch.environment({settings.METRICS: "9000"}, chosen=chosen)
     assert (out[settings.METRICS], out[settings.TORCH]) == ("9000", "0")
     assert settings.NVTX not in out
+
+
+def test_the_command_and_the_server_take_the_same_bounds_of_a_log() -> None:
+    for size in (settings.SMALLEST_LOG, settings.LARGEST_LOG):
+        (option,) = [one for one in run_command.params if one.name == "log_limit"]
+        assert option.type.convert(f"{size}", None, None) == size
+        assert settings.chosen({settings.LOG_LIMIT: str(size)}) == {"log_limit": size}
+    with pytest.raises(click.BadParameter):
+        option.type.convert(f"{2 * settings.LARGEST_LOG}", None, None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -280,3 +282,33 @@ def test_parquet_json_and_html_of_a_log_can_be_written(tmp_path: Path) -> None:
     assert (tmp_path / "tables" / "cycle_log.parquet").is_file()
     assert ">collective<" not in (tmp_path / "report.html").read_text()
     assert '"clock": "host"' in (tmp_path / "report.json").read_text()
+
+
+def test_a_host_row_longer_than_a_day_is_invalid_and_counted(tmp_path: Path) -> None:
+    """One such row of 1.4 years would be most of the run, and turn its verdict."""
+    identity = Identity(0, 1, 10**18, 10**18, pid=100)
+    pieces = Pieces(tmp_path, identity, piece_bytes=1 << 20, total_bytes=1 << 30)
+    values = (1, None, None, None, None, None, None)
+    ends = (5, DAY_NS, DAY_NS + 1, 511 * DAY_NS)
+    pieces.write([Row.of("draft", values, 0, end, 1) for end in ends])
+    pieces.close()
+    (rank,) = specscope.load(tmp_path).ranks
+    assert rank.cycle_log is not None
+    assert rank.cycle_log["end_ns"].to_pylist() == [5, DAY_NS]
+    (loss,) = rank.losses.to_pylist()
+    assert (loss["reason"], loss["count"]) == ("log_row_invalid", 2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names that are not UTF-8 are Linux's")
+def test_a_log_in_a_folder_whose_name_is_not_utf_8_is_read(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/l\xf6g"))
+    write(folder)
+    (rank,) = specscope.load(folder).ranks
+    assert rank.cycle_log is not None
+    assert rank.cycle_log.num_rows == 120
+
+
+def test_a_rank_that_cannot_be_is_read_as_none(tmp_path: Path) -> None:
+    write(tmp_path / "log", rank=2**40)
+    (rank,) = specscope.load(tmp_path / "log").ranks
+    assert rank.facts["rank"] is None
