@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from specscope.profiler import masking
+from specscope.profiler.secret_names import is_secret_name
 
 # A file of this size becomes FILE.1, which replaces the one before: twice this on disk.
 MOST_BYTES: Final = 8 << 20
@@ -114,14 +115,14 @@ def telling(lines: list[str]) -> str:
 
 def secrets_of(words: Iterable[str], environment: Iterable[tuple[str, str]]) -> list[str]:
     """Values of secret options and variables, to be searched for in what a server writes."""
-    out = [value for name, value in environment if value and masking.is_secret_name(name)]
+    out = [value for name, value in environment if value and is_secret_name(name)]
     hide = False
     for word in words:
         name, equals, value = word.partition("=")
         if hide and not word.startswith("-"):
             out.append(word)
             continue
-        hide = word.startswith("-") and not equals and masking.is_secret_name(word)
-        if equals and masking.is_secret_name(name):
+        hide = word.startswith("-") and not equals and is_secret_name(word)
+        if equals and is_secret_name(name):
             out.append(value)
     return out
