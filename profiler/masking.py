@@ -14,6 +14,8 @@ from typing import Any, Final
 from .secret_names import is_count_of, is_header, is_secret_name
 from .secret_shapes import without_shapes
 
+__all__ = ["MASK", "command", "hides", "hides_word", "is_secret_name", "text", "values"]
+
 MASK: Final = "***"
 
 # A name and what follows it: `name=`, `"name":`, `\"name\":`, `environ["NAME"] =`, `"name", `.
@@ -55,6 +57,11 @@ def hides(name: str, value: Any) -> bool:
     return not is_count_of(name) or _holds_more_than_numbers(value)
 
 
+def hides_word(name: str, word: str) -> bool:
+    """The same for a word of a command line, where numbers are words too."""
+    return is_secret_name(name) and not (is_count_of(name) and _is_number(word))
+
+
 def command(arguments: Iterable[Any]) -> list[Any]:
     """A command line, or any list, with values behind secret names, and secrets inside, masked."""
     items = list(arguments)
@@ -73,8 +80,7 @@ def command(arguments: Iterable[Any]) -> list[Any]:
         name, equals, rest = item.partition("=") if isinstance(item, str) else ("", "", "")
         hiding = ""
         if equals and rest and _is_one_name(name) and is_secret_name(name):
-            keep = is_count_of(name) and _is_number(rest)
-            out.append(item if keep else f"{name}={MASK}")
+            out.append(f"{name}={MASK}" if hides_word(name, rest) else item)
             continue
         bare = name.rstrip(":")
         opens = (is_option and not equals) or bare != name or (equals and not rest)

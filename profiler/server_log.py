@@ -115,14 +115,16 @@ def telling(lines: list[str]) -> str:
 
 def secrets_of(words: Iterable[str], environment: Iterable[tuple[str, str]]) -> list[str]:
     """Values of secret options and variables, to be searched for in what a server writes."""
-    out = [value for name, value in environment if value and is_secret_name(name)]
-    hide = False
+    out = [value for name, value in environment if value and masking.hides_word(name, value)]
+    hiding = ""
     for word in words:
         name, equals, value = word.partition("=")
-        if hide and not word.startswith("-"):
-            out.append(word)
+        if hiding and not word.startswith("-"):
+            if masking.hides_word(hiding, word):
+                out.append(word)
             continue
-        hide = word.startswith("-") and not equals and is_secret_name(word)
-        if equals and is_secret_name(name):
+        is_secret = word.startswith("-") and not equals and is_secret_name(word)
+        hiding = word if is_secret else ""
+        if equals and masking.hides_word(name, value):
             out.append(value)
     return out

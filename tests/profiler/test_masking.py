@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specscope.profiler import masking as of_profiler
-from specscope.profiler import server_args
+from specscope.profiler import server_args, server_log
 from specscope.traces import masking as of_traces
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -240,3 +240,10 @@ def test_a_long_text_takes_time_by_its_length_only(piece: str) -> None:
     of_profiler.text(f"--api-key {text}")
     of_profiler.text(text)
     assert time.process_time() - start < 5
+
+
+def test_words_that_count_are_no_secrets_to_search_a_log_for() -> None:
+    """Else every such number of the server's log would be masked."""
+    words = ["serve", "--tokens", "64", "--key=8", "--api-key", PLANTED, "x2"]
+    found = server_log.secrets_of(words, [("HF_TOKEN", "y1"), ("MAX_TOKENS", "5")])
+    assert sorted(found) == [PLANTED, "x2", "y1"]
