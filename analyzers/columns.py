@@ -51,7 +51,14 @@ def which(table: pa.Table, column: str, words: tuple[str, ...]) -> Small:
 
 
 def worded(code: npt.NDArray[np.integer], words: tuple[str, ...]) -> pa.DictionaryArray:
-    """Codes into `words` as a dictionary column; below 0 is null."""
+    """Codes into `words` as a dictionary column; below 0 is null.
+
+    A word that stands twice in `words` is once in the dictionary: pandas takes no other.
+    """
+    once = tuple(dict.fromkeys(words))
+    if len(once) < len(words):
+        place = np.array([once.index(word) for word in words])
+        code, words = np.where(code < 0, -1, place[code]), once
     indices = pa.array(code.astype(np.int8), mask=code < 0)
     return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
 

@@ -258,7 +258,7 @@ def _notes(load: Load, cycle: Figure, running: float, answers: Sequence[Answer])
     if cycle.spread > _MOST_SPREAD:
         notes.append(
             f"the length of a cycle differs by {100 * cycle.spread:.0f} % between repetitions: "
-            "something else ran, or --tokens is too short"
+            "something else ran, or too few --tokens"
         )
     if running < _LEAST_RUNNING * load.batch:
         notes.append(

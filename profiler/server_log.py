@@ -54,7 +54,7 @@ class ServerLog:
         self._secrets = sorted({s for s in secrets if len(s) >= _LEAST_SECRET}, key=len)[::-1]
         self._stream = stream
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
-        self._file: IO[str] | None = None
+        self._file: IO[bytes] | None = None
         self._size = 0
         self._thread = threading.Thread(target=self._pump, name="server log", daemon=True)
         self._thread.start()
@@ -84,15 +84,17 @@ class ServerLog:
 
     def _write(self, line: str) -> None:
         try:
-            if self._file is None or self._size > MOST_BYTES:
-                if self._file is not None:
-                    self._file.close()
-                    self.path.replace(self.path.with_name(self.path.name + ".1"))
-                self._file = self.path.open("w", encoding="utf-8", errors="replace")
-                self._size = 0
-            self._file.write(line)
+            data = line.encode("utf-8", "replace")
+            if self._file is None:
+                self._file = self.path.open("ab")  # behind what an earlier start said
+                self._size = self._file.tell()
+            if self._size + len(data) > MOST_BYTES and self._size:
+                self._file.close()
+                self.path.replace(self.path.with_name(self.path.name + ".1"))
+                self._file, self._size = self.path.open("wb"), 0
+            self._file.write(data)
             self._file.flush()
-            self._size += len(line)
+            self._size += len(data)
         except OSError:
             pass
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from specscope.profiler import engine_probe
+from specscope.profiler import engine_probe, local_server, masking
 from specscope.profiler.engine_probe import Engine
 from specscope.profiler.http_api import Api
 from specscope.profiler.server_errors import ServerError, UnsuitableError
@@ -17,6 +17,8 @@ _PAUSE: Final = 0.5
 # Healthy, but its pages are not there yet.
 _SETTLE_SECONDS: Final = 10.0
 _MISSING: Final = 404
+# Listen for a server in a container.
+_FOR_OTHERS: Final = frozenset({"docker-proxy", "rootlessport", "conmon", "pasta", "slirp4netns"})
 
 
 def await_ready(
@@ -43,6 +45,9 @@ def await_ready(
         tick(f"waiting for the server: {waited:.0f} s")
         if _healthy(api):
             healthy_since = healthy_since or time.monotonic()
+            stranger = _stranger(api, server)
+            if stranger:
+                raise ServerError(stranger)
             try:
                 return engine_probe.probe(api)
             except UnsuitableError:
@@ -51,6 +56,20 @@ def await_ready(
             except ServerError:
                 pass  # gone again; the top of the loop says so
         time.sleep(_PAUSE)
+
+
+def _stranger(api: Api, server: ServerProcess) -> str:
+    """The line about a server that answers and is not the one that was started."""
+    holder = local_server.find(api.port) if local_server.is_local(api.host) else None
+    if holder is None or holder.pid in server.members():
+        return ""
+    words = masking.command(holder.command)
+    if words and words[0].rpartition("/")[2] in _FOR_OTHERS:
+        return ""
+    return (
+        f"port {api.port} is answered by process {holder.pid} ({' '.join(words)[:120]}), which the "
+        "command did not start: end it, or give another --port"
+    )
 
 
 def _healthy(api: Api) -> bool:

@@ -252,21 +252,26 @@ class _Sweep:
         for path in options.baseline_runs:
             run = run_file.read_plain(path)
             batch = run.setdefault("batch", 1)
-            run.setdefault("tokens_per_second", 1e3 * batch / run["step_ms"])
+            try:
+                run.setdefault("tokens_per_second", 1e3 * batch / run["step_ms"])
+                row = sweep_file.of_run(0, batch, run, source="file", recorded=False)
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+                raise UnsuitableError(f"baseline {path} has a figure that is no number") from None
             if batch not in self._plan.batches:
                 options.say(f"baseline {path} is of batch {batch}, which is not asked for")
                 continue
-            self._add(sweep_file.of_run(0, batch, run, source="file", recorded=False))
+            self._add(row)
             length = run.get("prompt_tokens")
             if length not in (None, options.load.get("prompt_tokens")):
                 options.say(f"baseline {path} has prompts of {length} tokens: it does not compare")
         if options.baseline_url is None:
             return
+        missing = [batch for batch in self._plan.batches if self._is_missing(0, batch)]
+        if not missing:
+            return  # its server need not be there any more
         api = Api(options.baseline_url, options.load.get("api_key"))
         self._suits(0, engine_probe.probe(api))
-        for batch in self._plan.batches:
-            if not self._is_missing(0, batch):
-                continue
+        for batch in missing:
             folder = self._book.folder / "baseline" / f"batch-{batch}"
             shutil.rmtree(folder, ignore_errors=True)
             self._capture(api.title, batch, folder, False, _name(0, batch))

@@ -79,3 +79,8 @@ def test_every_kernel_of_verify_has_the_module_and_operator_of_the_capture(worke
         for operator, part in KERNELS.items():
             assert (row["operator"] == operator) == (part in kernel)
     assert {row["layer"] for row in rows} == {None, *range(32)}
+
+
+def test_every_table_of_a_report_goes_into_pandas() -> None:
+    for name, table in analyze(load(str(DATA / "v2"))).tables.items():
+        assert len(table.to_pandas()) == len(table), name

@@ -20,7 +20,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from specscope.profiler import server_log, sweep_file
+from specscope.profiler import local_server, server_log, server_ready, sweep_file
+from specscope.profiler.http_api import Api
 from specscope.profiler.server_errors import ServerError, UnsuitableError
 from specscope.profiler.server_process import ServerProcess
 from specscope.profiler.sweep import sweep
@@ -179,6 +180,23 @@ def test_a_baseline_that_runs_already_is_measured_where_it_is(tmp_path: Path) ->
         )
     assert rows[0, 1]["source"] == "url"
     assert rows[1, 1]["speedup"]["value"] > 0
+
+
+def test_a_baseline_that_is_measured_need_not_run_any_more(tmp_path: Path) -> None:
+    with FakeSglang(speculates=False) as fake:
+        sweep(options(tmp_path, steps=(1,), baseline_url=fake.url, profile=False))
+    rows = by_setting(sweep(options(tmp_path, steps=(1, 2), baseline_url=fake.url, profile=False)))
+    assert rows[2, 1]["speedup"]["value"] > 0
+
+
+@pytest.mark.parametrize("run", [{"step_ms": 1, "batch": "a"}, {"step_ms": [1]}])
+def test_a_baseline_with_other_things_than_figures_is_refused_in_a_line(
+    tmp_path: Path, run: dict[str, Any]
+) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run))
+    with pytest.raises(ServerError, match=r"run\.json"):
+        sweep(options(tmp_path, steps=(1,), baseline_runs=(path,), profile=False))
 
 
 def test_a_run_of_a_plain_server_is_a_baseline(tmp_path: Path) -> None:
@@ -429,7 +447,7 @@ def test_a_long_log_is_bounded_and_its_end_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_log, "MOST_BYTES", 10_000)
-    code = "for i in range(5000): print('line', i)"
+    code = "for i in range(5000): print('lïne €', i)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
     log = server_log.ServerLog(tmp_path / "log", process.stdout, ())
@@ -438,8 +456,31 @@ def test_a_long_log_is_bounded_and_its_end_is_there(
     process.stdout.close()
     files = sorted(path.name for path in tmp_path.iterdir())
     assert files == ["log", "log.1"]
-    assert all((tmp_path / name).stat().st_size < 11_000 for name in files)
-    assert (tmp_path / "log").read_text().endswith("line 4999\n")
+    assert all((tmp_path / name).stat().st_size <= 10_000 for name in files)
+    assert (tmp_path / "log").read_text("utf-8").endswith("lïne € 4999\n")
+
+
+def test_a_second_start_writes_behind_the_log_of_the_first(tmp_path: Path) -> None:
+    for word in ("first", "second"):
+        code = f"print('{word}')"
+        with ServerProcess(Start((sys.executable, "-c", code)), tmp_path / "log") as server:
+            server.log.finish(10)
+    assert (tmp_path / "log").read_text() == "first\nsecond\n"
+
+
+def test_a_server_that_somebody_else_started_on_the_port_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came between the look at the port and the start of the own server's listening."""
+    stranger = local_server.LocalServer(pid=1, command=("other", "--port", "1"))
+    monkeypatch.setattr(local_server, "find", lambda port: stranger)
+    code = "import time; time.sleep(60)"
+    with ServerProcess(Start((sys.executable, "-c", code)), tmp_path / "log") as server:
+        line = server_ready._stranger(Api("http://127.0.0.1:1", None), server)
+        assert "port 1 is answered by process 1 (other --port 1), which the command" in line
+        own = local_server.LocalServer(pid=server.pid, command=("own",))
+        monkeypatch.setattr(local_server, "find", lambda port: own)
+        assert server_ready._stranger(Api("http://127.0.0.1:1", None), server) == ""
 
 
 def test_a_secret_of_the_environment_is_not_in_the_log(
