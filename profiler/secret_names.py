@@ -22,6 +22,8 @@ _SURE: Final = re.compile(
 )
 _HEADERS: Final = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
 _COMPOUND: Final = re.compile(r"(\w*?)(keys?|tokens?)(files?)?")
+# Short for one, where a name ends with it (`EMAIL_PASS`, `--auth-pass`, `GITHUB_PAT`).
+_SHORT: Final = _set("pass pat creds cred jwt")
 _NO_KEYS: Final = frozenset({"monkey", "turkey", "hotkey", "hotkeys", "donkey"})
 # With one of these before it, whatever stands behind it (`API_KEY_PROD`).
 _OF_KEYS: Final = _set(
@@ -90,6 +92,8 @@ def _kind(name: str) -> tuple[bool, bool]:
     if len(words) > 1 and words[-1] == "value" and words[-2] == "token":
         words = words[:-1]
     last = words[-1] if words else ""
+    if last in _SHORT:
+        return True, False
     if last in {"token", "tokens"} and not _OF_TEXT.intersection(words):
         return True, ids or last == "tokens" or len(words) == 1
     if last in {"key", "keys"}:

@@ -22,7 +22,8 @@ from specscope.traces import masking as of_traces
 ROOT = Path(__file__).resolve().parents[2]
 PLANTED = "PLANTED8x"
 SECRET_NAMES = [
-    "api_key", "API-Key", "apikey", "--api-key", "clientSecret", "awsSecretKey", "dbPassword",
+    "api_key", "API-Key", "apikey", "--api-key", "EMAIL_PASS", "--auth-pass", "GITHUB_PAT", "jwt",
+    "clientSecret", "awsSecretKey", "dbPassword",
     "secret_value", "password_hash", "OPENAI_API_KEY_2", "OPENAI_API_KEY_PROD", "secretKey2",
     "HF_TOKEN", "hfToken", "HFTOKEN", "access_token", "accessToken", "Authorization", "X-Api-Key",
     "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "api_keys", "db_credentials", "COOKIE_JAR",
