@@ -20,8 +20,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from specscope.profiler.range_state import Config
     from specscope.profiler.ranges import (
-        Config,
         configure,
         current_cycle,
         cycle_range,

@@ -37,6 +37,7 @@ from specscope.profiler.attach_report import PATCHED, SKIPPED, WAITING
 from specscope.profiler.hook_table import Target
 from specscope.profiler.hooks import Hook
 from specscope.profiler.patching import Patch, UnhookableError
+from specscope.profiler.range_state import Config
 
 DISABLE = "SPECSCOPE_DISABLE"
 LOG_FOLDER = "SPECSCOPE_LOG"
@@ -157,7 +158,7 @@ class Attachment:
         self._listening = wanted
         version = engine_version(engine)
         try:
-            config = ranges.Config(log=folder, engine=engine, engine_version=version)
+            config = Config(log=folder, engine=engine, engine_version=version)
             ranges.configure(settings.applied(config, {**self._chosen, "metrics": port}))
             ranges.enable()
         except Exception as error:

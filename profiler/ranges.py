@@ -22,9 +22,8 @@ import itertools
 import logging
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from sys import modules
 from time import perf_counter_ns
@@ -36,6 +35,7 @@ from .cuda_events import Sampler
 from .cycle_log import MOST_LENGTHS, CycleLog, LogConfig
 from .cycle_log_rows import Row, Seen
 from .decorate import around
+from .range_state import Config, Local, State, Thread
 
 CYCLE: Final = grammar.CYCLE
 _CUDA: Final = emit_torch.CUDA
@@ -49,89 +49,7 @@ Values = tuple[int | None, ...]
 _logger = logging.getLogger("specscope")
 
 
-@dataclass(frozen=True)
-class Config:
-    """What listens. `log` is a folder for the cycle log; None: no log.
-
-    `nvtx`: `auto`, `package`, `torch` or `off`. `torch`: annotations while a torch profiler is
-    on. `events_every`: CUDA events at the stage borders of every so many cycles, 0: never.
-    `log_settings` bounds the log; its folder and rank are those given here. `metrics`: for
-    Prometheus on 127.0.0.1, port `metrics` + rank; None: none.
-    """
-
-    log: Path | None = None
-    nvtx: str = "auto"
-    torch: bool = True
-    events_every: int = 10
-    rank: int | None = None
-    size: int | None = None
-    engine: str = ""
-    engine_version: str = ""
-    log_settings: LogConfig | None = None
-    metrics: int | None = None
-
-
-class Thread:
-    """What one thread knows: the cycle it is in, and its sampler of CUDA events."""
-
-    __slots__ = ("cycle", "number", "sampler")
-
-    def __init__(self) -> None:
-        self.cycle: int | None = None
-        self.number = threading.get_native_id()
-        self.sampler: Sampler | None = None
-
-
-class _Local(threading.local):
-    """One `Thread` for each thread; an access costs as much as four of another object."""
-
-    def __init__(self) -> None:
-        self.thread = Thread()
-
-
-class _State:
-    """The emitters of this process."""
-
-    def __init__(self) -> None:
-        self.on = False
-        self.heard = False  # something listens, whatever torch's profiler does
-        self.flag: Any = emit_torch.NEVER  # else its flag says so
-        self.config: Config | None = None
-        self.nvtx: emit_nvtx.Ranges | None = None
-        self.nvtx_reason = "not configured"
-        self.torch: emit_torch.TorchRanges | None = None
-        self.log: CycleLog | None = None
-        self.metrics: metrics.Exporter | None = None
-        self.metrics_reason = ""
-        self.events = False
-        self.local = _Local()
-        self.samplers: list[Sampler] = []
-        self.sampled: list[Thread] = []  # the threads that have one
-        self.numbers = itertools.count()
-        self.errors: Counter[str] = Counter()
-        self.reasons: dict[str, str] = {}
-
-    def settle(self) -> None:
-        """Work out whether anything listens; after every change of what does."""
-        self.heard = self.on and (self.nvtx is not None or self.log is not None)
-        self.flag = self.torch.flag if self.on and self.torch is not None else emit_torch.NEVER
-
-    def fail(self, emitter: str, error: BaseException) -> None:
-        """An emitter raised: it is switched off, counted, and named once."""
-        self.errors[emitter] += 1
-        if emitter in ("nvtx", "torch", "log"):
-            setattr(self, emitter, None)
-        elif emitter == "events":
-            self.events = False
-            if (sampler := self.local.thread.sampler) is not None:
-                sampler.give_up()
-        self.settle()
-        if self.errors[emitter] == 1:
-            self.reasons[emitter] = f"{type(error).__name__}: {error}"[:300]
-            _logger.warning("specscope: %s is off: %s", emitter, self.reasons[emitter])
-
-
-STATE: Final = _State()
+STATE: Final = State()
 _LOCK = threading.Lock()
 
 
@@ -245,7 +163,7 @@ class Range:
         """Decorate: a range around every run of the function; see `stage`."""
         return _decorated(function, self.stage)
 
-    def _timed(self, state: _State, seen: Seen, end_ns: int) -> bool:
+    def _timed(self, state: State, seen: Seen, end_ns: int) -> bool:
         """Has the sampler taken the range, to be written with its GPU times?"""
         sampler = self._thread.sampler
         sample = self._sample
@@ -420,7 +338,7 @@ def _exporter(port: int | None) -> tuple[metrics.Exporter | None, str]:
     return metrics.Exporter(port), ""
 
 
-def _open_log(state: _State, config: Config, folder: Path | None) -> None:
+def _open_log(state: State, config: Config, folder: Path | None) -> None:
     def end() -> None:
         state.log = None
         state.events = False
@@ -567,7 +485,7 @@ def _unknown(name: str) -> _Off:
 _OFF_UNKNOWN: Final = _Off("")
 
 
-def _is_capturing(state: _State) -> bool:
+def _is_capturing(state: State) -> bool:
     """Is the current stream capturing? What cannot be asked counts as capturing."""
     try:
         return _CUDA.is_capturing()
@@ -576,13 +494,13 @@ def _is_capturing(state: _State) -> bool:
         return True
 
 
-def _cannot_ask(state: _State, error: Exception) -> None:
+def _cannot_ask(state: State, error: Exception) -> None:
     state.errors["capture"] += 1
     if state.errors["capture"] == 1:
         _logger.warning("specscope: cannot ask whether a graph is captured: %s", error)
 
 
-def _new_sampler(state: _State, thread: Thread) -> Sampler | None:
+def _new_sampler(state: State, thread: Thread) -> Sampler | None:
     """The sampler of this thread, once CUDA is in use."""
     cuda = _CUDA.module
     log = state.log
@@ -626,7 +544,7 @@ def _after_fork() -> None:
     _KEPT_ALIVE.extend(state.samplers)  # freeing events would call CUDA, which cannot fork
     _KEPT_ALIVE.append(state.local)
     state.samplers, state.sampled = [], []
-    state.local = _Local()
+    state.local = Local()
     _CUDA.module = None
     if state.log is not None:
         state.log.after_fork()

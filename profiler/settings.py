@@ -14,7 +14,7 @@ from .cycle_log import LogConfig
 from .metrics import LARGEST_PORT
 
 if TYPE_CHECKING:
-    from .ranges import Config
+    from .range_state import Config
 
 METRICS: Final = "SPECSCOPE_METRICS"
 EVENTS_EVERY: Final = "SPECSCOPE_EVENTS_EVERY"

@@ -35,7 +35,7 @@ def wrapper_of(hook: Hook, original: Function) -> Function:
 
 
 def whole(hook: Hook, original: Function) -> Function:
-    """Any role; the only one that may be reached while torch compiles."""
+    """Any role. This and `_forward` may be reached while torch compiles, and then do nothing."""
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if hooks.is_compiling() or not hook.live:

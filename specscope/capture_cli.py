@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from specscope import exits
+from specscope import exits, load_options
 
 _PATH: Final = click.Path(path_type=Path)
 
@@ -59,22 +59,8 @@ away, or its traces did not come whole."""
     show_default=True,
     help="Requests at once.",
 )
-@click.option(
-    "--prompt-tokens",
-    metavar="N",
-    type=click.IntRange(1, 1 << 20),
-    default=256,
-    show_default=True,
-    help="Tokens of each prompt (random ones).",
-)
-@click.option(
-    "--tokens",
-    metavar="N",
-    type=click.IntRange(16, 1 << 20),
-    default=256,
-    show_default=True,
-    help="New tokens of each request that is measured.",
-)
+@load_options.prompt_tokens
+@load_options.tokens
 @click.option(
     "--repetitions",
     metavar="N",
@@ -83,12 +69,7 @@ away, or its traces did not come whole."""
     show_default=True,
     help="How often it is measured.",
 )
-@click.option(
-    "--vocabulary",
-    metavar="N",
-    type=click.IntRange(min=32),
-    help="Ids of the prompts lie below N.  [default: the model's, where it is known, else 1000]",
-)
+@load_options.vocabulary
 @click.option("--stacks", is_flag=True, help="Record Python stacks (SGLang): large and slow.")
 @click.option(
     "--graphs",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from specscope import exits
+from specscope import exits, load_options
 
 _PATH: Final = click.Path(path_type=Path)
 _STDOUT: Final = "-"
@@ -98,22 +98,8 @@ the settings could be measured."""
     show_default=True,
     help="How long a server may take to start.",
 )
-@click.option(
-    "--prompt-tokens",
-    metavar="N",
-    type=click.IntRange(1, 1 << 20),
-    default=256,
-    show_default=True,
-    help="Tokens of each prompt (random ones).",
-)
-@click.option(
-    "--tokens",
-    metavar="N",
-    type=click.IntRange(16, 1 << 20),
-    default=256,
-    show_default=True,
-    help="New tokens of each request that is measured.",
-)
+@load_options.prompt_tokens
+@load_options.tokens
 @click.option(
     "--repetitions",
     metavar="N",
@@ -122,12 +108,7 @@ the settings could be measured."""
     show_default=True,
     help="How often each row is measured; rows are told apart from 4 on.",
 )
-@click.option(
-    "--vocabulary",
-    metavar="N",
-    type=click.IntRange(min=32),
-    help="Ids of the prompts lie below N.  [default: the model's, where it is known, else 1000]",
-)
+@load_options.vocabulary
 @click.option(
     "--cycles",
     metavar="N",
