@@ -198,9 +198,12 @@ class CycleLog:
     def _run(self) -> None:
         last = time.monotonic()
         rows: list[Row] = []
+        mine, stop = threading.current_thread(), self._stop
         try:
             while not self._dead:
-                stopping = self._stop.wait(self._poll_seconds)
+                stopping = stop.wait(self._poll_seconds)
+                if self._thread is not mine:  # the log began anew: its rows are another's
+                    return
                 self._poll_metrics()
                 now = time.monotonic()
                 waiting = len(self._rows)
@@ -210,8 +213,7 @@ class CycleLog:
                     or (waiting and now - last >= self._config.flush_seconds)
                 ):
                     last = now
-                    while waiting > 0:
-                        rows = self._take()
+                    while waiting > 0 and (rows := self._take()):
                         waiting -= len(rows)
                         self._write(rows)
                         rows = []

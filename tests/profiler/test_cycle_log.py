@@ -238,6 +238,51 @@ def test_a_full_disk_ends_the_log_with_one_warning_and_the_rest_is_read(
     assert "log_truncated" not in found
 
 
+def test_the_writer_ends_when_the_disk_fails_while_more_batches_wait(tmp_path: Path) -> None:
+    """It once looked for rows that were already counted as lost, for ever and at full speed."""
+    more_wait = threading.Event()
+    writes = 0
+
+    def failing(file: int, data: Any) -> int:
+        nonlocal writes
+        writes += 1
+        if writes > 2:  # the head of the file and the first row
+            raise OSError(errno.ENOSPC, "No space left on device")
+        more_wait.wait(60)
+        return os.write(file, data)
+
+    log = started(tmp_path / "log", failing, batch_rows=10, flush_seconds=0.0)
+    log.put(rows_of(0)[0])
+    until = time.monotonic() + 60
+    while log._rows and time.monotonic() < until:
+        time.sleep(0.001)
+    rows = [row for number in range(50) for row in rows_of(number)]
+    for row in rows:
+        log.put(row)
+    thread = log._thread
+    assert thread is not None
+    more_wait.set()
+    thread.join(60)
+    assert not thread.is_alive()
+    found = counted(tmp_path / "log")
+    lost = log.report()["lost"]["write_failed"]
+    assert lost > 0
+    assert found["stage"] + found.get("cycle", 0) + lost == len(rows) + 1
+
+
+def test_a_writer_leaves_the_rows_of_a_log_that_began_anew(tmp_path: Path) -> None:
+    log = started(tmp_path / "log")
+    before = log._thread
+    assert before is not None
+    log.after_fork()
+    for row in rows_of(1):
+        log.put(row)
+    before.join(60)
+    assert not before.is_alive()
+    log.close()
+    assert log.report()["rows"] == len(rows_of(1))
+
+
 def test_a_folder_that_cannot_be_written_costs_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
