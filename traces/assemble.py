@@ -81,6 +81,8 @@ def _name(path: str) -> str:
 def _many_in_one(file: FileTables) -> list[Note]:
     if len(file.ranks) < 2:
         return []
+    if "nsys" in file.ranks[0].facts:
+        return _nsys_ranks(file)
     names = ", ".join(f"rank {tables.rank}" for tables in file.ranks)
     title = _title(file.path)
     if file.ranks[0].facts["label"] is not None:
@@ -89,6 +91,15 @@ def _many_in_one(file: FileTables) -> list[Note]:
     text = f"{len(file.ranks)} traces in one file ({names}): {title}; all are read"
     mend = "several ranks wrote to one path: give each rank a file of its own"
     return [Note("many_documents", text, mend)]
+
+
+def _nsys_ranks(file: FileTables) -> list[Note]:
+    """One export may hold every rank; a note where only their order tells which is which."""
+    if file.ranks[0].facts["nsys"]["ranks_by"] != "order":
+        return []
+    order = ", ".join(f"{tables.facts['pid']} is rank {tables.rank}" for tables in file.ranks)
+    text = f"nothing in {_title(file.path)} numbers its ranks: by order, process {order}"
+    return [Note("rank_unknown", text)]
 
 
 def _numbered(ranks: Sequence[_Named], notes: list[Note]) -> list[_Named]:

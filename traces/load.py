@@ -21,6 +21,7 @@ from .file_names import read_name
 from .file_notes import notes_on
 from .folder import Choice, choose
 from .kineto_names import FRAME_NEEDLES
+from .nsys_folder import is_export
 from .read import STDIN, read_file, read_stream
 from .run import Note, RankTables, Run
 from .scan import reader_name
@@ -84,11 +85,9 @@ def _choose(given: Sequence[str | Path]) -> tuple[Choice, bool]:
     paths = [Path(path) for path in given]
     for path in paths:
         check_exists(path)
-    if len(paths) == 1 and str(paths[0]) != STDIN and paths[0].is_dir():
+    if len(paths) == 1 and _is_folder(paths[0]):
         return choose(paths[0]), True
-    choices = [
-        choose(path) if str(path) != STDIN and path.is_dir() else Choice((path,)) for path in paths
-    ]
+    choices = [choose(path) if _is_folder(path) else Choice((path,)) for path in paths]
     files = [file for choice in choices for file in choice.files]
     captured = [file for file in files if read_name(file.name).role == "graph_capture"]
     if captured and len(captured) < len(files):
@@ -101,6 +100,11 @@ def _choose(given: Sequence[str | Path]) -> tuple[Choice, bool]:
     listed = tuple(line for choice in choices for line in choice.listed)
     notes = tuple(note for choice in choices for note in choice.notes)
     return Choice(tuple(files), listed, notes), False
+
+
+def _is_folder(path: Path) -> bool:
+    """A folder with traces in it; the folder of one export is a trace itself."""
+    return str(path) != STDIN and path.is_dir() and not is_export(path)
 
 
 def check_exists(path: Path) -> None:
@@ -200,7 +204,7 @@ def available_cores() -> int:
 def read_one(path: Path, options: ScanOptions, *, use_cache: bool) -> FileTables:
     """The tables of one file, from the cache when they are there."""
     try:
-        if not path.is_file():
+        if not path.is_file() and not path.is_dir():
             title = "standard input" if str(path) == STDIN else str(path)
             return FileTables(title, tuple(read_stream(path, options)))
         content = cache_of.fingerprint(path)
