@@ -116,14 +116,25 @@ SEVERITIES: Final = {1: "info", 2: "warning", 3: "error"}
 
 # What API names carry behind: `cudaLaunchKernel_v7000`.
 API_VERSION: Final = re.compile(r"_v\d+$")
-# What torch's ranges carry behind an operator's name; another number at every call.
-OPERATOR: Final = re.compile(r"(?P<name>.+?)(?:, seq = \d+)?(?:, op_id = \d+)(?:, .*)?", re.DOTALL)
+# What torch's ranges carry behind an operator's name: other numbers at every call.
+_NUMBERS: Final = (", seq = ", ", op_id = ")
+# What is left of them.
+OPERATOR: Final = ", op_id"
 # Ranges of NCCL's domain, for files that lost the rows that name domains.
 NCCL_RANGE: Final = re.compile(r"nccl[A-Z]\w*")
 NCCL: Final = "NCCL"
 
 # Ranks in names of processes: `sglang::scheduler_TP0`, `VLLM::Worker_TP1`, `Worker_PP0_TP1`.
 RANK_IN_PROCESS: Final = re.compile(r"(?:^|[_ :])TP(\d{1,4})(?!\d)")
+
+
+def shortened(text: str) -> str:
+    """The name of a range; of torch's operators without what differs from call to call."""
+    for mark in _NUMBERS:
+        name, found, _ = text.partition(mark)
+        if found:
+            return name + OPERATOR
+    return text
 
 
 def copy_name(kind: int, source: int, target: int) -> str:

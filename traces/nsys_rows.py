@@ -152,7 +152,10 @@ def read_calls(store: Store, strings: Strings) -> Calls:
 
 def read_ranges(store: Store, strings: Strings) -> tuple[Ranges, Marks, dict[str, int]]:
     """All NVTX ranges and marks, and how many rows are neither, by type."""
-    found = store.read(names.RANGES, names.OF_RANGES, ("text", "jsonText"), names.FLOAT_PAYLOADS)
+    found = store.read(
+        names.RANGES, names.OF_RANGES, ("text",), names.FLOAT_PAYLOADS, names.shortened
+    )
+    found.texts |= store.read(names.RANGES, (), ("jsonText",)).texts
     kind = found["eventType"]
     for imported, meant in names.IMPORTED.items():
         kind[kind == imported] = meant
@@ -169,10 +172,9 @@ def read_ranges(store: Store, strings: Strings) -> tuple[Ranges, Marks, dict[str
 
 def _ranges(found: Columns, rows: Ints, text: Named, domain: Named, strings: Strings) -> Ranges:
     text = text.take(rows)
-    numbered = [names.OPERATOR.fullmatch(one) for one in text.texts]
-    is_operator = np.array([match is not None for match in numbered] + [False])[text.codes]
-    shown = [m["name"] if m else one for m, one in zip(numbered, text.texts, strict=True)]
-    plain = _renamed(Named(text.codes, shown), str)
+    operators = [one.endswith(names.OPERATOR) for one in text.texts]
+    is_operator = np.array([*operators, False])[text.codes]
+    plain = _renamed(text, lambda one: one.removesuffix(names.OPERATOR))
     form = np.where(found["eventType"][rows] == names.PUSH_POP, PUSH_POP, START_END)
     form[found["end"][rows] == ABSENT] = OPEN
     payload = np.full(len(rows), ABSENT, np.int64)
@@ -214,7 +216,10 @@ def _texts(found: Columns, strings: Strings, plain: str, by_id: str) -> Named:
     both = _joined([direct, registered])
     rows = found.rows
     own, other = both.codes[:rows], both.codes[rows:]
-    return _renamed(Named(np.where(own >= 0, own, other), both.texts), lambda t: t[:NAME_LENGTH])
+    return _renamed(
+        Named(np.where(own >= 0, own, other), both.texts),
+        lambda t: names.shortened(t)[:NAME_LENGTH],
+    )
 
 
 def _domains(found: Columns, text: Named, kind: Ints) -> Named:

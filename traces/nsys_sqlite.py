@@ -15,12 +15,11 @@ from threading import local
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from . import sniff
 from .errors import TraceFormatError
 from .events import ABSENT
-from .nsys_store import Columns, Ints, absent, coded
+from .nsys_store import Columns, Ints, Shorten, absent, coded, no_text
 
 SLICE_ROWS: Final = 250_000
 _HEADER: Final = b"SQLite format 3\x00"
@@ -65,18 +64,20 @@ class SqliteStore:
         ints: Sequence[str] = (),
         texts: Sequence[str] = (),
         floats: Sequence[str] = (),
+        shorten: Shorten | None = None,
     ) -> Columns:
         """The named columns, in the order of the rows in the file."""
         here = self.columns(table)
         numbers = [name for name in ints if name in here]
-        reals = [name for name in floats if name in here]
         rows, columns = self._numbers(table, numbers) if numbers else (self.rows(table), {})
         out = Columns(rows, {name: columns.get(name, absent(rows)) for name in ints})
         for name in texts:
-            out.texts[name] = coded(self._texts(table, name) if name in here else [None] * rows)
+            known = name in here and self._has_values(table, name)
+            out.texts[name] = coded(self._texts(table, name), shorten) if known else no_text(rows)
         for name in floats:
-            values: list[float | None] = self._reals(table, name) if name in reals else []
-            out.floats[name] = _floats(values or [None] * rows)
+            known = name in here and self._has_values(table, name)
+            values = self._reals(table, name) if known else [None] * rows
+            out.floats[name] = np.array([np.nan if v is None else v for v in values], np.float64)
         return out
 
     def close(self) -> None:
@@ -90,8 +91,6 @@ class SqliteStore:
         found: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if found is None:
             found = sqlite3.connect(self._uri, uri=True, check_same_thread=False)
-            # Names are what the profiled program made them; bytes that are no UTF-8 are replaced.
-            found.text_factory = lambda raw: raw.decode("utf-8", "replace")
             self._local.connection = found
             self._open.append(found)
         return found
@@ -101,6 +100,10 @@ class SqliteStore:
             return self._connection().execute(text, values).fetchall()
         except sqlite3.Error as error:
             raise self._damaged(error) from error
+
+    def _has_values(self, table: str, name: str) -> bool:
+        text = f"SELECT 1 FROM {_quoted(table)} WHERE {_quoted(name)} IS NOT NULL LIMIT 1"
+        return bool(self._query(text))
 
     def _numbers(self, table: str, names: Sequence[str]) -> tuple[int, dict[str, Ints]]:
         """Integer columns, slice by slice; those without any value are not looked at again."""
@@ -167,8 +170,15 @@ class SqliteStore:
         return sniff.refusal(self._path.name, what, _AGAIN)
 
     def _texts(self, table: str, name: str) -> list[str | None]:
-        key = self._key(table)
-        rows = self._query(f"SELECT {_quoted(name)} FROM {_quoted(table)} ORDER BY {key}")
+        text = f"SELECT {_quoted(name)} FROM {_quoted(table)} ORDER BY {self._key(table)}"
+        connection = self._connection()
+        try:
+            rows = connection.execute(text).fetchall()
+        except sqlite3.OperationalError:
+            # Names are what the profiled program made them: bytes that are no UTF-8 are replaced.
+            connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+            rows = self._query(text)
+            connection.text_factory = str
         return [None if value is None else value if isinstance(value, str) else str(value)
                 for (value,) in rows]  # fmt: skip
 
@@ -200,10 +210,6 @@ def check_whole(path: Path) -> None:
     if size < whole:
         what = f"cut short: {size} bytes of an SQLite database of {whole}"
         raise sniff.refusal(path.name, what, "copy it again, or " + _AGAIN)
-
-
-def _floats(values: Sequence[float | None]) -> npt.NDArray[np.float64]:
-    return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
 def _quoted(name: object) -> str:

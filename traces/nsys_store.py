@@ -6,7 +6,7 @@ trimmed by hand: what is not there reads as empty or absent, never as an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from .events import ABSENT
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
+Shorten = Callable[[str], str]
 
 
 @dataclass
@@ -56,8 +57,12 @@ class Store(Protocol):
         ints: Sequence[str] = (),
         texts: Sequence[str] = (),
         floats: Sequence[str] = (),
+        shorten: Shorten | None = None,
     ) -> Columns:
-        """The named columns. Raises TraceFormatError for values of another type."""
+        """The named columns. Raises TraceFormatError for values of another type.
+
+        `shorten` is asked for every text: what becomes equal is one text from then on.
+        """
 
     def close(self) -> None:
         """Gives back what is open."""
@@ -68,9 +73,16 @@ def absent(rows: int) -> Ints:
     return np.full(rows, ABSENT, np.int64)
 
 
-def coded(values: Sequence[str | None]) -> tuple[Codes, list[str]]:
+def no_text(rows: int) -> tuple[Codes, list[str]]:
+    """A column of texts without one."""
+    return np.full(rows, -1, np.int32), []
+
+
+def coded(values: Sequence[str | None], shorten: Shorten | None = None) -> tuple[Codes, list[str]]:
     """Texts as codes into their distinct values, in order of first appearance; -1 for None."""
     place: dict[str, int] = {}
+    if shorten is not None:
+        values = [None if value is None else shorten(value) for value in values]
     codes = np.fromiter(
         (-1 if value is None else place.setdefault(value, len(place)) for value in values),
         np.int32,
