@@ -55,6 +55,7 @@ def assemble(files: Sequence[FileTables], *, chosen_by_us: bool) -> Assembled:
     notes: list[Note] = []
     listed: list[str] = []
     ranks = [(file.path, tables) for file in files for tables in file.ranks]
+    _refuse_windows_of_one_process(files)
     for file in files:
         notes += _many_in_one(file)
     ranks = _numbered(ranks, notes)
@@ -100,6 +101,25 @@ def _nsys_ranks(file: FileTables) -> list[Note]:
     order = ", ".join(f"{tables.facts['pid']} is rank {tables.rank}" for tables in file.ranks)
     text = f"nothing in {_title(file.path)} numbers its ranks: by order, process {order}"
     return [Note("rank_unknown", text)]
+
+
+def _refuse_windows_of_one_process(files: Sequence[FileTables]) -> None:
+    """Two recordings of one process that do not overlap are windows, and no ranks of one run."""
+    seen: dict[int, list[tuple[str, int, int]]] = {}
+    for file in files:
+        for tables in file.ranks:
+            if "nsys" not in tables.facts:
+                continue
+            known, pid = tables.facts["nsys"], tables.facts["pid"]
+            base = tables.facts["clock_base_ns"] or 0
+            start, end = base + known["first_ns"], base + known["last_ns"]
+            for path, other_start, other_end in seen.get(pid, ()):
+                if max(start, other_start) >= min(end, other_end):
+                    raise UsageError(
+                        f"{printable(path, 200)} and {printable(file.path, 200)} are two windows "
+                        f"of process {pid}, not two ranks; give one of them"
+                    )
+            seen.setdefault(pid, []).append((file.path, start, end))
 
 
 def _numbered(ranks: Sequence[_Named], notes: list[Note]) -> list[_Named]:
