@@ -23,6 +23,7 @@ from .kineto_names import PROCESS_MARKS, RANGE_MARKS, call_kind
 from .kineto_tables import LABEL_LENGTH
 from .nsys_facts import Recording
 from .nsys_folder import FolderStore, is_export
+from .nsys_names import META_EXPORT
 from .nsys_ranks import Ranks
 from .nsys_rows import (
     Calls,
@@ -53,9 +54,10 @@ from .nsys_tables import (
 from .run import RankTables
 
 # Tables of which an export of Nsight Systems has at least one; and what other databases have.
-_OURS: Final = ("StringIds", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME", "META_DATA_EXPORT")
+_OURS: Final = ("StringIds", "NVTX_EVENTS", *META_EXPORT)
+_CUPTI: Final = "CUPTI_ACTIVITY_KIND_"
 _FOREIGN: Final = (
-    ("StringTable", "CUPTI_ACTIVITY_KIND_", "a profile of the NVIDIA Visual Profiler (nvprof)"),
+    ("StringTable", _CUPTI, "a profile of the NVIDIA Visual Profiler (nvprof)"),
     ("", "rocpd_", "a rocpd database of ROCm"),
 )
 _MEND: Final = "give an export of Nsight Systems, or the Kineto trace of the same run"
@@ -328,11 +330,11 @@ def _source_table(
 
 def _check_ours(store: Store, name: str) -> None:
     tables = store.tables()
-    if any(table in tables for table in _OURS):
-        return
     for mark, prefix, what in _FOREIGN:
         if (not mark or mark in tables) and any(table.startswith(prefix) for table in tables):
             raise sniff.refusal(name, what, _MEND)
+    if any(table in _OURS or table.startswith(_CUPTI) for table in tables):
+        return
     shown = ", ".join(sniff.printable(table) for table in sorted(tables)[:6]) or "none"
     raise sniff.refusal(name, f"an SQLite database without an export (tables: {shown})", _MEND)
 

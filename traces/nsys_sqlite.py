@@ -98,7 +98,7 @@ class SqliteStore:
     def _query(self, text: str, values: Sequence[int] = ()) -> list[tuple[Any, ...]]:
         try:
             return self._connection().execute(text, values).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._damaged(error) from error
 
     def _has_values(self, table: str, name: str) -> bool:
@@ -139,6 +139,8 @@ class SqliteStore:
             ((count, reached, *found),) = self._query(text, (last,))
             if not count:
                 return
+            if int(reached) <= last:
+                raise self._damaged(sqlite3.DatabaseError("rows out of order"))
             yield int(count), [str(one) for one in found]
             last = int(reached)
 
@@ -174,7 +176,7 @@ class SqliteStore:
         connection = self._connection()
         try:
             rows = connection.execute(text).fetchall()
-        except sqlite3.OperationalError:
+        except (sqlite3.Error, UnicodeDecodeError):
             # Names are what the profiled program made them: bytes that are no UTF-8 are replaced.
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             rows = self._query(text)
@@ -187,7 +189,7 @@ class SqliteStore:
         rows = self._query(f"SELECT {_quoted(name)} FROM {_quoted(table)} ORDER BY {key}")
         return [float(value) if isinstance(value, int | float) else None for (value,) in rows]
 
-    def _damaged(self, error: sqlite3.Error) -> TraceFormatError:
+    def _damaged(self, error: Exception) -> TraceFormatError:
         reason = sniff.printable(str(error), 120)
         return sniff.refusal(self._path.name, f"a damaged SQLite database ({reason})", _AGAIN)
 
