@@ -115,6 +115,31 @@ def test_wrong_options_are_one_line(run: Run, arguments: tuple[str, ...]) -> Non
     assert done.line
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("none/r.json", "cannot write"), ("", "is a folder"), ("notes", "is no sweep, so it is not")],
+)
+def test_a_json_file_that_cannot_be_written_is_said_before_anything_starts(
+    run: Run, tmp_path: Path, name: str, words: str
+) -> None:
+    notes = tmp_path / "notes"
+    notes.write_text('{"schema_version": 1}')
+    done = run("--command", COMMAND, "--steps", "1", "--json", tmp_path / name, "--out",
+               tmp_path / "out", *SMALL)  # fmt: skip
+    assert done.code == exits.WRONG_USAGE
+    assert words in done.line
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+    assert notes.read_text() == '{"schema_version": 1}'
+
+
+def test_a_json_file_of_an_earlier_sweep_is_written_anew(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    for _ in range(2):
+        run("--command", "no-such {port} {steps}", "--steps", "1", "--json", file, "--out",
+            tmp_path / "out", *SMALL)  # fmt: skip
+        assert json.loads(file.read_text())["rows"][0]["steps"] == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_told_to_end_it_takes_its_servers_with_it(number: signal.Signals, tmp_path: Path) -> None:
     pids, out = tmp_path / "pids", tmp_path / "out"
