@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import IO, Final
 
 from specscope.profiler import masking
+from specscope.profiler.key_lines import KeyLines
 from specscope.profiler.secret_names import is_secret_name
+from specscope.profiler.secret_shapes import login
 
 # A file of this size becomes FILE.1, which replaces the one before: twice this on disk.
 MOST_BYTES: Final = 8 << 20
@@ -60,7 +62,10 @@ class ServerLog:
 
     def __init__(self, path: Path, stream: IO[bytes], secrets: Iterable[str]) -> None:
         self.path = path
-        self._secrets = sorted({s for s in secrets if len(s) >= _LEAST_SECRET}, key=len)[::-1]
+        # A line at a time is searched, so a secret of several lines is as many.
+        lines = {line.strip() for secret in secrets for line in (secret, *secret.splitlines())}
+        self._secrets = sorted({s for s in lines if len(s) >= _LEAST_SECRET}, key=len)[::-1]
+        self._keys = KeyLines()
         self._stream = stream
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._file: IO[bytes] | None = None
@@ -149,7 +154,7 @@ class ServerLog:
     def _masked(self, line: str) -> str:
         for secret in self._secrets:
             line = line.replace(secret, masking.MASK)
-        return masking.text(line)
+        return masking.text(self._keys.masked(line))
 
 
 def _cut(line: bytes) -> Iterator[bytes]:
@@ -171,8 +176,11 @@ def telling(lines: list[str]) -> str:
 def secrets_of(words: Iterable[str], environment: Iterable[tuple[str, str]]) -> list[str]:
     """Values of secret options and variables, to be searched for in what a server writes."""
     out = [value for name, value in environment if value and masking.hides_word(name, value)]
-    hiding = ""
+    hiding = before = ""
     for word in words:
+        option, before = before, word
+        if password := login(option, word) or login(*word.partition("=")[::2]):
+            out.append(password)
         name, equals, value = word.partition("=")
         if hiding and not word.startswith("-"):
             if masking.hides_word(hiding, word):
