@@ -145,6 +145,10 @@ class CycleLog:
         if thread is not None and thread.is_alive():
             thread.join(timeout)
         self._dead = True
+        if self._config.folder is not None and (thread is None or not thread.is_alive()):
+            # Put in while the log ended.
+            if left := self._drained():
+                self._lose("write_failed", left)
         if self._metrics is not None:
             self._metrics.close()
 
@@ -210,7 +214,8 @@ class CycleLog:
                     or (waiting and now - last >= self._config.flush_seconds)
                 ):
                     last = now
-                    while waiting > 0:
+                    # A failure empties the queue: nothing would come out of it any more.
+                    while waiting > 0 and not self._dead:
                         rows = self._take()
                         waiting -= len(rows)
                         self._write(rows)

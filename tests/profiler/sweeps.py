@@ -28,7 +28,7 @@ LOAD: dict[str, Any] = {
 def options(tmp_path: Path, command: str = COMMAND, **more: Any) -> Options:
     said: list[str] = []
     given = Options(
-        command, more.pop("steps", (1, 2)), tmp_path / "out", ready_timeout=30.0, load=LOAD,
+        command, more.pop("steps", (1, 2)), tmp_path / "out", ready_timeout=600.0, load=LOAD,
         say=said.append,
     )  # fmt: skip
     return replace(given, **more)
