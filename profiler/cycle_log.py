@@ -145,10 +145,9 @@ class CycleLog:
         if thread is not None and thread.is_alive():
             thread.join(timeout)
         self._dead = True
-        if self._config.folder is not None and (thread is None or not thread.is_alive()):
-            # Put in while the log ended.
-            if left := self._drained():
-                self._lose("write_failed", left)
+        over = thread is None or not thread.is_alive()
+        if self._config.folder is not None and over and (left := self._drained()):
+            self._lose("write_failed", left)  # put in while the log ended
         if self._metrics is not None:
             self._metrics.close()
 

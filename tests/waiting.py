@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import os
 import signal
 import threading
@@ -46,6 +47,8 @@ def interrupted_when(condition: Callable[[], object], what: str) -> Iterator[Non
     """The body is interrupted, as by Ctrl-C, once `condition` holds, and has to end by that.
 
     No interrupt comes after the body; where the condition never holds, one comes in the end.
+    Nothing is collected meanwhile: Hypothesis has itself called by the garbage collection, and an
+    interrupt that comes in the midst of one is raised in that call and lost there.
     """
     lock, begun, over = threading.Lock(), threading.Event(), threading.Event()
     came: list[bool] = []
@@ -64,7 +67,7 @@ def interrupted_when(condition: Callable[[], object], what: str) -> Iterator[Non
             over.wait(_PAUSE)
 
     thread = threading.Thread(target=watch, name="interrupt", daemon=True)
-    with signals_heard():
+    with signals_heard(), nothing_collected():
         thread.start()
         try:
             with pytest.raises(KeyboardInterrupt):
@@ -79,6 +82,18 @@ def interrupted_when(condition: Callable[[], object], what: str) -> Iterator[Non
             begun.set()
             joined(thread)
     assert came, f"after {PATIENCE:.0f} s not: {what}"
+
+
+@contextlib.contextmanager
+def nothing_collected() -> Iterator[None]:
+    """No garbage collection by itself."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 @contextlib.contextmanager
