@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -23,6 +22,7 @@ from specscope.profiler.http_api import Api
 from specscope.profiler.server_errors import ServerError, UnsuitableError
 from specscope.profiler.server_process import ServerProcess
 from specscope.profiler.server_ready import await_ready
+from specscope.profiler.sweep_baseline import COMMAND, FILE, URL, Origin, digest, is_another
 from specscope.profiler.sweep_figures import Row, measured
 from specscope.profiler.sweep_file import Book
 from specscope.profiler.sweep_options import Options, Plan, plan
@@ -256,13 +256,13 @@ class _Sweep:
     def _given_baselines(self) -> None:
         options = self._options
         given = [(path, run_file.read_plain(path)) for path in options.baseline_runs]
-        self._refuse_another_baseline({str(run.get("batch", 1)): _digest(run) for _, run in given})
+        self._refuse_another_baseline({str(run.get("batch", 1)): digest(run) for _, run in given})
         for path, run in given:
-            origin = _digest(run)
+            origin = digest(run)
             batch = run.setdefault("batch", 1)
             try:
                 run.setdefault("tokens_per_second", 1e3 * batch / run["step_ms"])
-                row = sweep_file.of_run(0, batch, run, source="file", origin=origin, recorded=False)
+                row = sweep_file.of_run(0, batch, run, source=FILE, origin=origin, recorded=False)
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
                 raise UnsuitableError(f"baseline {path} has a figure that is no number") from None
             if batch not in self._plan.batches:
@@ -285,51 +285,22 @@ class _Sweep:
                 self._capture(api.title, batch, folder, False, _name(0, batch))
             where = sweep_file.relative(folder, self._book.folder)
             run = run_file.read_plain(folder)
-            self._add(
-                sweep_file.of_run(0, batch, run, source="url", origin=api.title, folder=where)
-            )
+            self._add(sweep_file.of_run(0, batch, run, source=URL, origin=api.title, folder=where))
 
     def _refuse_another_baseline(self, files: dict[str, str]) -> None:
         """Rows are held against the baseline that they stand beside, and that stays one."""
         url = self._options.baseline_url
         for batch in self._plan.batches:
-            row = self._book.find(0, batch)
-            if row is None or not measured(row):
-                continue
+            given = Origin(COMMAND) if 0 in self._plan.steps else None
             if url is not None:
-                wanted: tuple[str, str | None] | None = ("url", Api(url).title)
+                given = Origin(URL, Api(url).title)
             elif str(batch) in files:
-                wanted = ("file", files[str(batch)])
-            else:
-                wanted = ("command", None) if 0 in self._plan.steps else None
-            was = (row["source"], row["origin"])
-            # A row of a file from before origins were kept says nothing of its own.
-            if wanted is None or wanted == was or (was[1] is None and wanted[0] == was[0]):
-                continue
-            raise UnsuitableError(
-                f"{self._book.path}: the baseline of batch {batch} was measured {_by(row)}, not "
-                f"{_BY[wanted[0]]}{f' {wanted[1]}' if wanted[0] == 'url' else ''}: rows would not "
-                "compare; give --out another folder, or no baseline to keep that one"
-            )
-
-
-_BY: Final = {
-    "command": "by a server that the sweep starts",
-    "url": "at",
-    "file": "as in the --baseline given now",
-}
-
-
-def _by(row: Row) -> str:
-    """Where the baseline of a row came from."""
-    if row["source"] == "file":
-        return "as in another --baseline"
-    return f"{_BY[row['source']]} {row['origin'] or ''}".rstrip()
-
-
-def _digest(run: dict[str, Any]) -> str:
-    """Tells one run.json from another."""
-    return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
+                given = Origin(FILE, files[str(batch)])
+            if words := is_another(self._book.find(0, batch), given):
+                raise UnsuitableError(
+                    f"{self._book.path}: the baseline of batch {batch} was measured {words}: rows "
+                    "would not compare; give --out another folder, or no baseline to keep that one"
+                )
 
 
 def _name(steps: int, batch: int | None = None) -> str:

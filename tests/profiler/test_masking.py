@@ -245,15 +245,32 @@ def test_a_secret_of_any_content_is_masked_in_json(value: Any, name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "key=", '"key": [', "a:", "x ", "\\", "'key' ", "http://", "a@", "-", "key=x'"]
+    "piece",
+    [
+        "a",
+        "key=",
+        '"key": [',
+        "a:",
+        "x ",
+        "\\",
+        "'key' ",
+        "http://",
+        "a@",
+        "-",
+        "key=x'",
+        "-u ",
+        "-u a:",
+        " --user=",
+        "-----BEGIN PRIVATE KEY-----",
+    ],
 )
 def test_a_long_text_takes_time_by_its_length_only(piece: str) -> None:
     """A search that begins anew at every letter would take minutes."""
     text = piece * (200_000 // len(piece))
-    start = time.process_time()
+    start = time.thread_time()
     of_profiler.text(f"--api-key {text}")
     of_profiler.text(text)
-    assert time.process_time() - start < 5
+    assert time.thread_time() - start < 20
 
 
 def test_words_that_count_are_no_secrets_to_search_a_log_for() -> None:

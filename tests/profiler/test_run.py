@@ -340,7 +340,7 @@ def test_importing_the_profiler_is_quick_and_light() -> None:
     )
     seconds, _, modules = min(
         ran(sys.executable, "-c", code, env=dict(os.environ)).stdout.partition(" ")
-        for _ in range(3)
+        for _ in range(10)  # the best: the others say how busy the machine is
     )
     assert modules == "[]\n"
     assert float(seconds) < 0.03
