@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -40,6 +41,18 @@ def test_an_interrupt_comes_once_and_only_into_the_body() -> None:
         waiting.interrupted_when(lambda: False, "never"),
     ):
         pass
+
+
+def test_what_an_interrupt_left_open_is_let_go_without_a_warning() -> None:
+    """It may come between the making of a socket and its name; warnings are errors here."""
+
+    def half_made() -> None:
+        left = socket.socket()
+        threading.Event().wait(waiting.PATIENCE)
+        left.close()
+
+    with waiting.interrupted_when(lambda: True, "now"):
+        half_made()
 
 
 def ran(folder: Path, code: str) -> subprocess.CompletedProcess[str]:

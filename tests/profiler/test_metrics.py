@@ -296,8 +296,10 @@ def test_a_full_disk_ends_the_log_and_not_the_metrics(
     for number in range(1_000):
         put_slowly(log, rows_of(number))
     seen = "specscope_stage_seconds_count"
-    found = scraped(port, has(seen, 1_000, rank="0", stage="verify"))
-    lost = value(found, "specscope_lost_rows_total", rank="0", reason="write_failed")
+    scraped(port, has(seen, 1_000, rank="0", stage="verify"))
+    lost_rows, why = "specscope_lost_rows_total", {"rank": "0", "reason": "write_failed"}
+    found = scraped(port, has(lost_rows, 1, **why))  # told with the next look, not with the row
+    lost = value(found, lost_rows, **why)
     log.close()
     report = log.report()
     assert len(warnings(caplog)) == 1
