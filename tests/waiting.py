@@ -12,7 +12,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from typing import IO, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -129,11 +129,11 @@ class Watchdog:
     """Ends this process, with the place of every thread on `file`, when something hangs."""
 
     def __init__(self) -> None:
-        self._file: IO[str] | None = None
+        self._file: int | None = None
 
     def open(self, descriptor: int) -> None:
         """Say it on a copy of that descriptor, which nothing captures."""
-        self._file = os.fdopen(os.dup(descriptor), "w")
+        self._file = os.dup(descriptor)
 
     @contextlib.contextmanager
     def on(self, seconds: float) -> Iterator[None]:
