@@ -16,6 +16,7 @@ import pytest
 from specscope.profiler import launch, plugins
 from tests import waiting
 from tests.profiler import toys
+from tests.slowness import slowness
 
 BIN = Path(sys.executable).parent
 SPECSCOPE = str(BIN / "specscope")
@@ -343,7 +344,7 @@ def test_importing_the_profiler_is_quick_and_light() -> None:
         for _ in range(10)  # the best: the others say how busy the machine is
     )
     assert modules == "[]\n"
-    assert float(seconds) < 0.03
+    assert float(seconds) < 0.03 * slowness()
 
 
 def test_doctor_shows_what_was_active_and_what_not(site: Path, tmp_path: Path) -> None:
