@@ -145,6 +145,9 @@ class CycleLog:
         if thread is not None and thread.is_alive():
             thread.join(timeout)
         self._dead = True
+        over = thread is None or not thread.is_alive()
+        if self._config.folder is not None and over and (left := self._drained()):
+            self._lose("write_failed", left)  # put in while the log ended
         if self._metrics is not None:
             self._metrics.close()
 
@@ -213,7 +216,8 @@ class CycleLog:
                     or (waiting and now - last >= self._config.flush_seconds)
                 ):
                     last = now
-                    while waiting > 0 and (rows := self._take()):
+                    # A failure empties the queue: nothing would come out of it any more.
+                    while waiting > 0 and not self._dead and (rows := self._take()):
                         waiting -= len(rows)
                         self._write(rows)
                         rows = []
