@@ -27,6 +27,7 @@ from .run import Note, RankTables, Run
 from .scan import reader_name
 from .server_args import read_server_args
 from .sniff import printable
+from .twins import without_twins
 
 DEFAULT_MAX_TEXT_BYTES: Final = 64 << 30
 
@@ -63,6 +64,7 @@ def load(
         tables = _read_logs(logs)
     else:
         tables = _read_all(files, options, use_cache=cache, on_progress=on_progress)
+    tables, twin_notes = without_twins(tables)
     assembled = assemble(tables, chosen_by_us=chosen_by_us)
     ranks = _only(assembled.ranks, rank)
     if logs:
@@ -71,7 +73,7 @@ def load(
     context, context_notes = _context(files)
     if logs:
         context = {**_server_args(logs), **context}
-    notes = [*choice.notes, *assembled.notes, *context_notes]
+    notes = [*choice.notes, *twin_notes, *assembled.notes, *context_notes]
     for found in ranks:
         notes += notes_on(found)
     listed = choice.listed + assembled.listed
