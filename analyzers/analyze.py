@@ -16,6 +16,7 @@ from specscope.analyzers import (
     coverage,
     cycles,
     evidence_log,
+    recapture,
     refusals,
     rows,
     stages,
@@ -135,6 +136,8 @@ def _report(
             max(len(a.placed.placement.openings) for a in attributed),
             engine,
         )
+    if decision.recapture and any("nsys" in one.facts for one in run.ranks):
+        decision = replace(decision, recapture=recapture.NSYS)
     graphs, graph_tables, graph_notes = _graphs(options, prepared, attributed, leading)
     cycle_rows = tuple(rows.cycle_rows(attributed, lead))
     found = [

@@ -15,6 +15,11 @@ VLLM = (
 )
 
 
+NSYS = (
+    "under steady load, graphs recorded node by node: specscope record -- COMMAND\n"
+    "by hand: nsys profile -t cuda,nvtx --sample=none --cpuctxsw=none "
+    "--cuda-graph-trace=node --trace-fork-before-exec=true COMMAND"
+)
 LOG = "let the server run under steady load, then analyze the log again"
 
 
