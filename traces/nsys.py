@@ -236,6 +236,8 @@ def _of_file(store: Store, rows: _Rows, recording: Recording, ranks: Ranks) -> d
             "has_ranges": len(rows.ranges.start) > 0,
             "has_nvtx_table": "NVTX_EVENTS" in store.tables(),
             "has_domains": len(rows.ranges.domain.texts) > 0 or _makes_domains(store),
+            "has_payload_schemas": store.rows("NVTX_PAYLOAD_SCHEMAS") > 0,
+            "payload_blobs": nsys_facts.payload_blobs(store),
             "graph_spans": int(np.count_nonzero(rows.work.kind == 3)),
             "graph_launches": _graph_launches(rows.calls),
         },

@@ -95,6 +95,14 @@ def dropped(store: Store) -> dict[str, int]:
     return {table: count for table, count in counts.items() if count}
 
 
+def payload_blobs(store: Store) -> int:
+    """NVTX ranges with a binary payload, as NCCL writes them."""
+    if "binaryData" not in store.columns("NVTX_EVENTS"):
+        return 0
+    codes, _ = store.read("NVTX_EVENTS", (), ("binaryData",)).texts["binaryData"]
+    return int(np.count_nonzero(codes >= 0))
+
+
 def _pairs(store: Store, table: str) -> list[tuple[str, str]]:
     """Names and values of a table of settings, those of the environment left out."""
     found = store.read(table, (), ("name", "value"))

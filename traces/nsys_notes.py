@@ -39,6 +39,7 @@ def notes_on(tables: RankTables) -> list[Note]:
         *_no_cuda(tables, known),
         *_bare(tables, known),
         *_ranges(tables, known),
+        *_payloads(known),
     ]
     if known["trimmed"]:
         text = "the export holds a part of the recording only (it was cut by time)"
@@ -111,6 +112,18 @@ def _bare(tables: RankTables, known: dict[str, Any]) -> list[Note]:
         "ranges or launches of a rank, and no GPU work of theirs is on record"
     )
     return [Note("ranks_without_cuda", text, _SPAWN)]
+
+
+def _payloads(known: dict[str, Any]) -> list[Note]:
+    """Payloads of NCCL's ranges: message sizes and communicators."""
+    if not known["has_payload_schemas"]:
+        return []
+    if known["payload_blobs"]:
+        text = f"{known['payload_blobs']:,} binary payloads of NVTX ranges are not decoded"
+        return [Note("payloads_not_read", text)]
+    text = "payloads of NVTX ranges (NCCL's message sizes) were not exported"
+    mend = "nsys export --type=sqlite --include-blobs=true"
+    return [Note("payloads_not_exported", text, mend)]
 
 
 def _ranges(tables: RankTables, known: dict[str, Any]) -> list[Note]:

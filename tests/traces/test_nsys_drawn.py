@@ -131,6 +131,17 @@ def test_payloads_of_every_type_are_kept(
     assert rare[place] == value
 
 
+def test_binary_payloads_are_counted_and_said_not_to_be_read(tmp_path: Path) -> None:
+    tables = {
+        **LAUNCH,
+        "NVTX_EVENTS": [nvtx(1, 2, "ncclSend", binaryData=b"\0\xff"), nvtx(3, 4, "bare")],
+        "NVTX_PAYLOAD_SCHEMAS": [{"domainId": 1, "schemaId": 1, "name": "send"}],
+    }
+    run = specscope.load(write(tmp_path / "x.sqlite", tables), cache=False)
+    (note,) = [note for note in run.notes if note.code == "payloads_not_read"]
+    assert note.text.startswith("1 binary payload")
+
+
 def test_marks_are_a_table_of_their_own(tmp_path: Path) -> None:
     domain = nvtx(0, None, "engine", eventType=75, domainId=3)
     rows = [nvtx(5, None, "here", eventType=34, domainId=3), domain]

@@ -103,6 +103,11 @@ def test_nccl_ranges_are_told_by_their_names_where_the_domain_row_is_lost() -> N
         assert all(name.startswith("nccl") for name in nccl["name"].to_pylist())
 
 
+def test_payloads_that_were_not_exported_are_named() -> None:
+    found = notes("torchrun_2gpu_nccl_s3.25.0.sqlite")
+    assert "--include-blobs=true" in found["payloads_not_exported"]
+
+
 def test_operators_of_torch_are_one_name_each() -> None:
     (first, _) = recorded("nsight", "torchrun_2gpu_nccl_s3.25.0.sqlite")
     operators = first.ranges.filter(pc.equal(first.ranges["kind"].cast("string"), "operator"))
