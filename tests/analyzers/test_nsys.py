@@ -104,6 +104,31 @@ def test_a_real_server_recorded_node_by_node(stage: str, shares: tuple[float, fl
     assert all(one.linked_ops == one.ops for one in found.coverage)
 
 
+def test_the_bundled_recording_is_read_as_the_whole_one() -> None:
+    bundled = Path(__file__).resolve().parents[2] / "examples" / "tp2-8b-eagle3-nsight"
+    a = specscope.analyze(specscope.load(bundled, cache=False))
+    b = report(*OWN, "node.sqlite")
+    assert a.tables["parts"].to_pylist() == b.tables["parts"].to_pylist()
+
+
+def test_without_ranges_the_structure_of_the_launches_says_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "bare.sqlite"
+    path.write_bytes(shared_path("traces", *OWN, "node.sqlite").read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE NVTX_EVENTS")
+    connection.close()
+    bare = specscope.analyze(specscope.load(path, cache=False))
+    marked = report(*OWN, "node.sqlite")
+    for stage in ("draft", "verify", "draft_extend"):
+        for rank in (0, 1):
+            a, b = bare.share(stage, rank), marked.share(stage, rank)
+            assert a is not None
+            assert b is not None
+            assert 100 * a.cycle_share.value == pytest.approx(100 * b.cycle_share.value, abs=0.5)
+    assert bare.verdict.confidence == "low"
+    assert any(note.code == "no_ranges" for note in bare.warnings)
+
+
 def test_the_last_open_cycle_of_a_real_server_lost_its_kernels_and_is_named() -> None:
     found = report(*OWN, "node.sqlite")
     (note,) = [note for note in found.warnings if note.code == "cut_replays"]
