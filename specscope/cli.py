@@ -29,6 +29,7 @@ Examples:
   analyze traces/ --json report.json --html report.html --parquet tables/
   analyze traces/ --cycle 4 --rank 1    every op of one cycle, in order
   analyze traces/ --capture-trace traces/graph_capture_profile
+  analyze report.nsys-rep --nsys /opt/nsight-systems/bin/nsys
   zcat trace.json.gz | analyze - --json | jq .verdict
 
 \b
@@ -168,6 +169,20 @@ _PATH: Final = Expanded(path_type=Path)
     metavar="SIZE",
     type=Size(),
     help="Refuse traces with more text than this, unpacked (8M, 4G).  [default: 64G]",
+)
+@click.option(
+    "--nsys",
+    metavar="PATH",
+    help="The program nsys, which exports reports of Nsight Systems (*.nsys-rep), or the folder "
+    "of its installation.  [default: the one on PATH]",
+)
+@click.option(
+    "--export-timeout",
+    metavar="SECONDS",
+    type=Positive(),
+    default=1800,
+    show_default=True,
+    help="How long the export of one report may take.",
 )
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of tables.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the sentence of the verdict, and no talk.")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from . import attach_reports, cycle_log
+from . import attach_reports, cycle_log, nsys_export, nsys_program
 from . import cache as cache_of
 from .assemble import FileTables, assemble
 from .context import read_context
@@ -29,6 +31,8 @@ from .sniff import printable
 
 DEFAULT_MAX_TEXT_BYTES: Final = 64 << 30
 
+# `nsys_export.exported` with the options of the user.
+Exporting = Callable[..., contextlib.AbstractContextManager[Path]]
 # Called with the name of a file that was read and the share of the work that is done.
 Progress = Callable[[str, float], None]
 
@@ -41,13 +45,17 @@ def load(
     max_text_bytes: int = DEFAULT_MAX_TEXT_BYTES,
     cache: bool = True,
     on_progress: Progress | None = None,
+    nsys: str | None = None,
+    export_timeout: float | None = None,
 ) -> Run:
     """Reads the traces at `paths` into a run: files, folders as servers write them, or `-`.
 
     Several files are one run when their ranks are distinct. `rank` keeps that one only. Python
     frames are kept where they can be stages, or all with `all_frames`. Text beyond
-    `max_text_bytes` (unpacked) is refused. Raises UsageError for paths that do not exist, cannot
-    be read or clash, and TraceFormatError for what is no trace; both in one line.
+    `max_text_bytes` (unpacked) is refused. Reports of Nsight Systems are exported by the program
+    `nsys` (None: the one on PATH), each within `export_timeout` seconds. Raises UsageError for
+    paths that do not exist, cannot be read or clash, and TraceFormatError for what is no trace;
+    both in one line.
     """
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     options = ScanOptions(
@@ -61,7 +69,8 @@ def load(
     if logs:
         tables = _read_logs(logs)
     else:
-        tables = _read_all(files, options, use_cache=cache, on_progress=on_progress)
+        exporting = partial(nsys_export.exported, nsys=nsys, timeout=export_timeout)
+        tables = _read_all(files, options, exporting, use_cache=cache, on_progress=on_progress)
     assembled = assemble(tables, chosen_by_us=chosen_by_us)
     ranks = _only(assembled.ranks, rank)
     if logs:
@@ -158,6 +167,7 @@ def _server_args(logs: Sequence[Path]) -> dict[str, Any]:
 def _read_all(
     files: Sequence[Path],
     options: ScanOptions,
+    exporting: Exporting,
     *,
     use_cache: bool,
     on_progress: Progress | None,
@@ -170,7 +180,11 @@ def _read_all(
 
     def read(path: Path) -> FileTables:
         nonlocal done
-        tables = read_one(path, options, use_cache=use_cache)
+        with contextlib.ExitStack() as stack:
+            source = path
+            if nsys_export.is_report(path) or nsys_export.is_raw(path):
+                source = stack.enter_context(exporting(path, use_cache=use_cache))
+            tables = read_one(source, options, use_cache=use_cache)
         done += 1
         if on_progress is not None:
             on_progress(path.name, done / len(files))
@@ -179,7 +193,11 @@ def _read_all(
     if workers == 1:
         return [read(path) for path in files]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(read, files))
+        try:
+            return list(pool.map(read, files))
+        except BaseException:
+            nsys_program.end_calls()  # else the pool waits for them
+            raise
 
 
 def _read_logs(paths: Sequence[Path]) -> list[FileTables]:

@@ -1,0 +1,89 @@
+"""The programs `nsys` that tests call: a stand-in, and the real one where there is one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shared import NOT_INSTALLED
+from tests.tools import fetch_nsys
+
+FAKE = Path(__file__).with_name("fake_nsys.py")
+VERSION_LINE = "NVIDIA Nsight Systems version 2023.4.4.54-234433681190v0"
+OPTIONS = {
+    "export": ["force-overwrite", "quiet", "lazy", "output", "type"],
+    "start": [
+        *("session", "session-new", "output", "force-overwrite", "sample", "cpuctxsw"),
+        *("capture-range", "capture-range-end", "stop-on-exit"),
+    ],
+    "launch": [
+        *("session", "session-new", "trace", "cuda-graph-trace", "trace-fork-before-exec"),
+        *("cuda-flush-interval", "wait"),
+    ],
+    "stop": ["session"],
+    "shutdown": ["session", "kill"],
+}
+
+
+class Program:
+    """A stand-in in a folder of its own; what it does can be changed at any time."""
+
+    def __init__(self, folder: Path, **told: Any) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.path = folder / "nsys"
+        self._config = folder / "config.json"
+        self._told: dict[str, Any] = {
+            "version_line": VERSION_LINE,
+            "options": {name: list(options) for name, options in OPTIONS.items()},
+            "export": "well",
+        }
+        self.tell(**told)
+        line = f"exec {shlex.join([sys.executable, '-S', str(FAKE)])}"
+        config = f"FAKE_NSYS={shlex.quote(str(self._config))}"
+        self.path.write_text(f'#!/bin/sh\n{config} {line} "$@"\n', "utf-8")
+        self.path.chmod(0o700)
+
+    def tell(self, **told: Any) -> None:
+        """Change what it does."""
+        self._told |= told
+        self._config.write_text(json.dumps(self._told), "utf-8")
+
+    def options(self, command: str, *more: str, without: tuple[str, ...] = ()) -> None:
+        """Change the switches of a subcommand."""
+        kept = [name for name in OPTIONS[command] if name not in without]
+        self._told["options"][command] = [*kept, *more]
+        self.tell()
+
+    def calls(self, command: str) -> list[list[str]]:
+        """The words behind that subcommand, of each call that was not for help."""
+        try:
+            lines = (self.folder / "calls").read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        calls = [json.loads(line) for line in lines]
+        return [words[1:] for words in calls if words[0] == command and words[1:] != ["--help"]]
+
+
+def real() -> str:
+    """The path of a real nsys: SPECSCOPE_NSYS, else what tests/tools/fetch_nsys.py unpacked.
+
+    Skips the test, or the module at import, when there is none.
+    """
+    given = os.environ.get("SPECSCOPE_NSYS")
+    if given:
+        return given
+    found = fetch_nsys.unpacked()
+    if not found:
+        NOT_INSTALLED.append("nsys")
+        pytest.skip(
+            "there is no nsys (SPECSCOPE_NSYS, or tests/tools/fetch_nsys.py)",
+            allow_module_level=True,
+        )
+    return str(found[-1])
