@@ -6,7 +6,7 @@ import contextlib
 import re
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Final
 
@@ -47,10 +47,18 @@ class ServerLog:
     """Takes what a server writes, on a thread of its own, until the server closes its end.
 
     The server never waits for the disk to have room: lines that cannot be written are dropped.
+    Each line also goes to `show`.
     """
 
-    def __init__(self, path: Path, stream: IO[bytes], secrets: Iterable[str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        stream: IO[bytes],
+        secrets: Iterable[str],
+        show: Callable[[str], None] | None = None,
+    ) -> None:
         self.path = path
+        self._show = show
         self._secrets = sorted({s for s in secrets if len(s) >= _LEAST_SECRET}, key=len)[::-1]
         self._stream = stream
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
@@ -73,6 +81,8 @@ class ServerLog:
                 line = self._masked(raw.decode("utf-8", "replace").rstrip("\r\n"))
                 self._lines.append(line[:4000])
                 self._write(line + "\n")
+                if self._show is not None:
+                    self._show(line)
         except (OSError, ValueError):
             pass  # closed under our hands
         finally:
