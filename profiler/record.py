@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from . import launch, masking, nsys_program, record_checks, server_ready, settings
+from . import (
+    launch,
+    masking,
+    nsys_program,
+    record_checks,
+    server_process,
+    server_ready,
+    settings,
+)
 from .http_api import Api
 from .interrupts import Interrupts
 from .nsys_program import NsysError
@@ -97,6 +105,8 @@ def record(options: Options) -> Recorded:
     program, version = _program(options.nsys)
     if shutil.which(options.command[0]) is None:
         raise UnsuitableError(f"{options.command[0]}: command not found")
+    if options.url is not None:
+        _check_address(options.url)
     folder = _folder(options.out)
     environ = environment(options, folder)
     session = Session(
@@ -291,6 +301,15 @@ def _program(given: str | None) -> tuple[str, str]:
     except NsysError as error:
         mend = f"; {_GET_NSYS}" if given is None else ""
         raise UnsuitableError(f"{masking.text(str(error))}{mend}") from error
+
+
+def _check_address(url: str) -> None:
+    try:
+        holder = server_process.taken(Api(url))
+    except ServerError as error:
+        raise UnsuitableError(str(error)) from error
+    if holder:
+        raise UnsuitableError(holder)
 
 
 def _folder(given: Path | None) -> Path:

@@ -66,7 +66,7 @@ def _starts_by_fork(facts: Facts) -> str:
 
 def _has_a_torch_profiler(facts: Facts) -> str:
     text = " ".join(facts.command)
-    named = re.search(r"--profiler-config\S*\s+\S*torch|torch_profiler_dir", text)
+    named = re.search(r"--profiler-config[\s=.].{0,80}?\btorch\b|torch_profiler_dir", text)
     variable = "VLLM_TORCH_PROFILER_DIR"
     if named is None and variable not in facts.environ:
         return ""

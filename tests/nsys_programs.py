@@ -63,12 +63,19 @@ class Program:
 
     def calls(self, command: str) -> list[list[str]]:
         """The words behind that subcommand, of each call that was not for help."""
+        return [words[1:] for words in self._called() if words[0] == command]
+
+    def order(self) -> list[str]:
+        """The subcommands that were called, in order."""
+        return [words[0] for words in self._called()]
+
+    def _called(self) -> list[list[str]]:
         try:
             lines = (self.folder / "calls").read_text("utf-8").splitlines()
         except FileNotFoundError:
             return []
-        calls = [json.loads(line) for line in lines]
-        return [words[1:] for words in calls if words[0] == command and words[1:] != ["--help"]]
+        calls: list[list[str]] = [json.loads(line) for line in lines]
+        return [words for words in calls if words[-1] not in ("--help", "--version")]
 
 
 def real() -> str:
