@@ -185,7 +185,9 @@ _PATH: Final = Expanded(path_type=Path)
     show_default=True,
     help="How long the export of one report may take.",
 )
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of tables.")
+@click.option(
+    "--no-cache", is_flag=True, help="Neither read nor write the cache of tables and exports."
+)
 @click.option("--quiet", "-q", is_flag=True, help="Only the sentence of the verdict, and no talk.")
 @click.option("--debug", is_flag=True, help="Say which reader is in use, timings, tracebacks.")
 @click.version_option(__version__, message="specscope %(version)s")
@@ -348,6 +350,7 @@ def _group(context: click.Context) -> None:
     \b
     specscope analyze traces/     (or just: analyze traces/)
     specscope capture --url http://localhost:30000
+    specscope record -- vllm serve ...
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
