@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from .server_errors import ServerError, UnsuitableError
 START_SECONDS: Final = 120.0
 _SHUTDOWN_SECONDS: Final = 60.0
 _COMMANDS: Final = ("launch", "start")
+_PAUSE: Final = 0.2
 _IMPORTER: Final = "importer binary"
 
 
@@ -63,6 +65,22 @@ class Session:
         """What begins a collection into `output`, or into that of the session."""
         chosen = self._words if output is None else self._for(output)
         return (self.program, "start", self._session(), *chosen.start)
+
+    def await_launched(self, goes_on: Callable[[], bool]) -> bool:
+        """Wait until the command runs in the session; False when `goes_on` says no meanwhile.
+
+        A collection that is started before takes the name, and then the command is not launched.
+        Raises ServerError when it takes too long.
+        """
+        until = time.monotonic() + START_SECONDS
+        while goes_on():
+            listed = self._run((self.program, "sessions", "list"), START_SECONDS).text
+            if self._name in listed:
+                return True
+            if time.monotonic() > until:
+                raise ServerError(f"nsys did not launch the command within {START_SECONDS:.0f} s")
+            time.sleep(_PAUSE)
+        return False
 
     def start(self, output: Path | None = None) -> None:
         """Begin a collection. Raises ServerError when nsys does not."""

@@ -211,7 +211,8 @@ class _Flow:
                 return
             if not self._wait(server, options.delay or 0.0, "until the collection begins"):
                 return
-            self._open(self._folder / REPORT)
+            if not self._open(server, self._folder / REPORT):
+                return
         if options.duration is not None:
             self._wait(server, options.duration, "of the collection left")
         else:
@@ -230,7 +231,7 @@ class _Flow:
                     self._close(server)
                 else:
                     self._count += 1
-                    self._open(self._folder / f"{REPORT}.{self._count}")
+                    self._open(server, self._folder / f"{REPORT}.{self._count}")
 
     def _await_ready(self, server: ServerProcess, url: str) -> bool:
         def tick(text: str) -> None:
@@ -264,10 +265,19 @@ class _Flow:
             time.sleep(_PAUSE if seconds is None else min(_PAUSE, max(left, 0.0)))
         return True
 
-    def _open(self, output: Path) -> None:
+    def _open(self, server: ServerProcess, output: Path) -> bool:
+        """Begin to collect; False when the command ended before, or is to be ended."""
+
+        def goes_on() -> bool:
+            return server.code is None and not self._interrupts.count
+
+        if not self._session.await_launched(goes_on):
+            self.code = server.code
+            return False
         self._session.start(output)
         self._collecting = True
         self._options.say("collecting")
+        return True
 
     def _close(self, server: ServerProcess) -> None:
         if not self._collecting:

@@ -26,6 +26,11 @@ def main(words: list[str]) -> int:
     told = json.loads(CONFIG.read_text("utf-8"))
     with (HOME / "calls").open("a", encoding="utf-8") as file:
         file.write(json.dumps(words) + "\n")
+    if words == ["sessions", "list"]:
+        print("ID TIME STATE LAUNCH NAME")
+        for path in HOME.glob("session-*"):
+            print(f"1 00:01 Launched 1 {path.name.removeprefix('session-')}")
+        return 0
     if words == ["--version"]:
         print(told["version_line"])
         return 0
@@ -93,10 +98,7 @@ def export(given: dict[str, str], behind: list[str], told: dict[str, Any]) -> in
 
 
 def start(given: dict[str, str], behind: list[str], told: dict[str, Any]) -> int:
-    """`nsys start`: before or after `nsys launch`."""
-    if "session" in given and not session(given["session"]).exists():
-        print(f"No such session: {given['session']}")
-        return 1
+    """`nsys start`: before or after `nsys launch`; a session that is not there is made."""
     name = given.get("session-new") or given["session"]
     state = read(name)
     state["output"] = given["output"]
@@ -108,6 +110,10 @@ def start(given: dict[str, str], behind: list[str], told: dict[str, Any]) -> int
 def launch(given: dict[str, str], behind: list[str], told: dict[str, Any]) -> int:
     """`nsys launch`: waits for the command, whose exit code it has."""
     name = given.get("session-new") or given["session"]
+    if "session-new" in given and session(name).exists():
+        print(f"Session name '{name}' is already in use. Run `nsys sessions list` to list them.")
+        return 1
+    time.sleep(told.get("launch_seconds", 0))
     state = read(name)
     child = subprocess.Popen(behind, start_new_session=True)
     write(name, {**state, "pid": child.pid})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from tests.shared import NOT_INSTALLED
 from tests.tools import fetch_nsys
 
+OLDER_NVTX = "0.2.11"
 FAKE = Path(__file__).with_name("fake_nsys.py")
 VERSION_LINE = "NVIDIA Nsight Systems version 2023.4.4.54-234433681190v0"
 OPTIONS = {
@@ -75,22 +77,42 @@ class Program:
         except FileNotFoundError:
             return []
         calls: list[list[str]] = [json.loads(line) for line in lines]
-        return [words for words in calls if words[-1] not in ("--help", "--version")]
+        asked = ("--help", "--version", "list")
+        return [words for words in calls if words[-1] not in asked]
 
 
 def real() -> str:
-    """The path of a real nsys: SPECSCOPE_NSYS, else what tests/tools/fetch_nsys.py unpacked.
+    """The path of a real nsys, the newest; skips the test, or the module at import, without one."""
+    return all_real()[-1]
 
-    Skips the test, or the module at import, when there is none.
-    """
+
+def all_real() -> list[str]:
+    """The real programs: that of SPECSCOPE_NSYS, else what tests/tools/fetch_nsys.py unpacked."""
     given = os.environ.get("SPECSCOPE_NSYS")
-    if given:
-        return given
-    found = fetch_nsys.unpacked()
+    found = [given] if given else [str(path) for path in fetch_nsys.unpacked()]
     if not found:
         NOT_INSTALLED.append("nsys")
         pytest.skip(
             "there is no nsys (SPECSCOPE_NSYS, or tests/tools/fetch_nsys.py)",
             allow_module_level=True,
         )
-    return str(found[-1])
+    return found
+
+
+def python_with_older_nvtx() -> str:
+    """A Python with the last package nvtx that older nsys records; made once, in a cache folder."""
+    release = f"{sys.version_info.major}.{sys.version_info.minor}"
+    folder = fetch_nsys.FOLDER.parent / f"nvtx-{OLDER_NVTX}-python{release}"
+    python = folder / "bin" / "python"
+    if (folder / "made").exists():
+        return str(python)
+    made = [
+        [sys.executable, "-m", "venv", "--clear", str(folder)],
+        [str(python), "-m", "pip", "install", "-q", f"nvtx=={OLDER_NVTX}", "wrapt"],
+    ]
+    for words in made:
+        if subprocess.run(words, check=False, capture_output=True, timeout=600).returncode:
+            NOT_INSTALLED.append(f"nvtx {OLDER_NVTX}")
+            pytest.skip(f"nvtx {OLDER_NVTX} cannot be installed", allow_module_level=True)
+    (folder / "made").touch()
+    return str(python)

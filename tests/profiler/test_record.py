@@ -50,7 +50,7 @@ class Talk:
 
     def say(self, text: str) -> None:
         self.lines.append(text)
-        for word in [word for word in self.then if word in text]:
+        for word in [word for word in self.then if text.startswith(word)]:
             self.then.pop(word)()
 
     def find(self, word: str) -> str:
@@ -177,6 +177,15 @@ def test_the_report_is_there_before_the_command_is_told_to_end(
     assert (tmp_path / "noted").read_text() == "True"
 
 
+def test_a_collection_begins_when_the_command_was_launched_not_before(
+    program: Program, out: Path, talk: Talk
+) -> None:
+    """Else nsys makes a session of that name, and refuses to launch the command in it."""
+    program.tell(launch_seconds=3)
+    done = recorded(program, out, talk, forever(out), delay=0, duration=0.1)
+    assert (done.code, len(done.reports)) == (None, 1)
+
+
 def test_an_interrupt_ends_the_collection_and_goes_on(
     program: Program, out: Path, talk: Talk
 ) -> None:
@@ -218,7 +227,7 @@ def test_collections_by_signal_are_as_many_as_wanted(
 
     def say(text: str) -> None:
         talk.say(text)
-        if "ready" in text or text == "collecting" or "ending the collection" in text:
+        if text.startswith(("ready", "collecting", "ending the collection")):
             number = next(lines, None)
             if number is not None:
                 threading.Timer(0.2, tell(number)).start()
