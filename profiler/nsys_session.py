@@ -102,6 +102,7 @@ class Session:
         """Take the session away, whatever is left of it; what it ran is not touched."""
         if not self._made:
             return
+        self._made = False
         words_ = [self.program, "shutdown", f"--session={self._name}", "--kill=none"]
         with contextlib.suppress(NsysError):
             nsys_program.run(words_, timeout=_SHUTDOWN_SECONDS, environ=self._environ)

@@ -192,6 +192,7 @@ class _Flow:
                 self._until_the_end(server)
                 if self.code is None:
                     self._close(server)
+                    session.shutdown()  # before its agent is told to end as the rest is
                 else:
                     self.ending = server.last_words()
             except KeyboardInterrupt:
