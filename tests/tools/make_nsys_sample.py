@@ -164,7 +164,8 @@ def expected_of(sample: Path) -> dict[str, Any]:
     connection = sqlite3.connect(sample)
     rows = connection.execute(
         f"select n.globalTid >> 24 & 16777215, s.value, n.int64Value, n.start, n.end "
-        f"from {EVENTS} n join StringIds s on s.id = n.textId where n.eventType = 59 order by n.start"
+        f"from {EVENTS} n join StringIds s on s.id = n.textId "
+        "where n.eventType = 59 order by n.start"
     ).fetchall()
     workers: dict[int, Any] = defaultdict(lambda: {"ranges": Counter(), "total_ns": Counter()})
     for pid, text, payload, start, end in rows:
