@@ -110,10 +110,10 @@ def start(given: dict[str, str], behind: list[str], told: dict[str, Any]) -> int
 def launch(given: dict[str, str], behind: list[str], told: dict[str, Any]) -> int:
     """`nsys launch`: waits for the command, whose exit code it has."""
     name = given.get("session-new") or given["session"]
+    time.sleep(told.get("launch_seconds", 0))
     if "session-new" in given and session(name).exists():
         print(f"Session name '{name}' is already in use. Run `nsys sessions list` to list them.")
         return 1
-    time.sleep(told.get("launch_seconds", 0))
     state = read(name)
     child = subprocess.Popen(behind, start_new_session=True)
     write(name, {**state, "pid": child.pid})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -50,6 +51,20 @@ class Recording:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(FAR)
+        self.process.kill()
+        self._reader.join(FAR)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
     def _read(self) -> None:
         assert self.process.stderr is not None
         self.lines.extend(iter(self.process.stderr.readline, ""))
@@ -71,13 +86,7 @@ class Recording:
         self.process.send_signal(number)
 
     def end(self) -> int:
-        try:
-            return self.process.wait(FAR)
-        finally:
-            self.process.kill()
-            self._reader.join(FAR)
-            assert self.process.stderr is not None
-            self.process.stderr.close()
+        return self.process.wait(FAR)
 
     def _await(self, fact: object) -> None:
         until = time.monotonic() + FAR
@@ -98,17 +107,17 @@ def ranges(report: Path, nsys: str) -> list[tuple[int, str, int, int | None]]:
 @EACH_NSYS
 def test_a_window_holds_every_range_of_every_worker(nsys: str, tmp_path: Path) -> None:
     """Each worker counts its cycles in a file of its own; the report is held against that."""
-    recording = Recording(nsys, tmp_path, "--by-signal")
-    recording.await_line("serving")
-    recording.tell(signal.SIGUSR1)
-    recording.await_line("collecting")
-    first = recording.cycles()
-    last = recording.await_cycles(CYCLES)
-    recording.tell(signal.SIGUSR1)
-    recording.await_line("ending the collection")
-    recording.await_cycles(1)  # the server lives while the report is written
-    recording.tell(signal.SIGINT)
-    assert recording.end() == 0
+    with Recording(nsys, tmp_path, "--by-signal") as recording:
+        recording.await_line("serving")
+        recording.tell(signal.SIGUSR1)
+        recording.await_line("collecting")
+        first = recording.cycles()
+        last = recording.await_cycles(CYCLES)
+        recording.tell(signal.SIGUSR1)
+        recording.await_line("ending the collection")
+        recording.await_cycles(1)  # the server lives while the report is written
+        recording.tell(signal.SIGINT)
+        assert recording.end() == 0
     (report,) = recording.out.glob("*.nsys-rep")
 
     found = ranges(report, nsys)
@@ -131,11 +140,11 @@ def test_a_window_holds_every_range_of_every_worker(nsys: str, tmp_path: Path) -
 
 @EACH_NSYS
 def test_an_interrupt_of_a_whole_command_keeps_what_there_was(nsys: str, tmp_path: Path) -> None:
-    recording = Recording(nsys, tmp_path)
-    recording.await_line("serving")
-    last = recording.await_cycles(CYCLES)
-    recording.tell(signal.SIGINT)
-    assert recording.end() == 0
+    with Recording(nsys, tmp_path) as recording:
+        recording.await_line("serving")
+        last = recording.await_cycles(CYCLES)
+        recording.tell(signal.SIGINT)
+        assert recording.end() == 0
     (report,) = recording.out.glob("*.nsys-rep")
     ends: dict[int, int] = defaultdict(int)
     for process, text, payload, _ in ranges(report, nsys):
@@ -146,8 +155,8 @@ def test_an_interrupt_of_a_whole_command_keeps_what_there_was(nsys: str, tmp_pat
 
 @EACH_NSYS
 def test_nothing_of_it_runs_on(nsys: str, tmp_path: Path) -> None:
-    recording = Recording(nsys, tmp_path, "--delay", "0.1", "--duration", "0.5")
-    assert recording.end() == 0
+    with Recording(nsys, tmp_path, "--delay", "0.1", "--duration", "0.5") as recording:
+        assert recording.end() == 0
     assert not any(str(tmp_path) in words for words in command_lines())
 
 

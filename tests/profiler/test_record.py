@@ -182,7 +182,16 @@ def test_a_collection_begins_when_the_command_was_launched_not_before(
 ) -> None:
     """Else nsys makes a session of that name, and refuses to launch the command in it."""
     program.tell(launch_seconds=3)
-    done = recorded(program, out, talk, forever(out), delay=0, duration=0.1)
+    missing = {"ready", "collecting"}
+
+    def say(text: str) -> None:
+        if text in missing:
+            missing.remove(text)
+            if not missing:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    options = {"delay": 0, "duration": FAR, "say": say, "show": say}
+    done = recorded(program, out, talk, forever(out), **options)
     assert (done.code, len(done.reports)) == (None, 1)
 
 
