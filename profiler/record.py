@@ -123,17 +123,23 @@ def record(options: Options) -> Recorded:
         options.say(f"nsys {version} does not know {line}: left out")
     begun = time.time()
     with Interrupts(toggle=options.by_signal) as interrupts:
+        flow = _Flow(options, session, folder, interrupts)
         try:
-            flow = _Flow(options, session, folder, interrupts)
             flow.run(environ)
+        except ServerError as error:
+            if not reports_of(folder):
+                raise
+            flow.complaint = str(error)  # what there is, is there
         finally:
             session.shutdown()
-    raw = tuple(raw_of(folder, environ, since=begun))
     reports = tuple(reports_of(folder))
+    # Beside a report they may well be somebody else's, who records at the same time.
+    scratch = Path(environ.get("TMPDIR") or tempfile.gettempdir())
+    raw = tuple(raw_of(folder, None if reports else scratch, since=begun))
     for path in (*reports, *raw):
         with contextlib.suppress(OSError):
             path.chmod(0o600)  # nsys lets everybody read them
-    notes = _notes(options, reports, session)
+    notes = _notes(options, reports, session, flow.begun)
     return Recorded(folder, reports, raw, program, flow.code, flow.ending, flow.complaint, notes)
 
 
@@ -153,10 +159,9 @@ def reports_of(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: (nsys_program.numbers(path.name), path.name))
 
 
-def raw_of(folder: Path, environ: dict[str, str], since: float) -> Iterator[Path]:
+def raw_of(folder: Path, scratch: Path | None, since: float) -> Iterator[Path]:
     """Raw recordings that nsys left in a folder, and in the one it records into."""
-    scratch = Path(environ.get("TMPDIR") or tempfile.gettempdir())
-    for place in (folder, scratch):
+    for place in (folder, scratch) if scratch else (folder,):
         try:
             found = sorted(place.glob(f"*{RAW_SUFFIX}"))
             yield from (path for path in found if _is_ours(path, since))
@@ -172,10 +177,10 @@ class _Flow:
     ) -> None:
         self.code: int | None = None
         self.ending = self.complaint = ""
+        self.begun = 0  # collections, by signal
         self._options, self._session, self._folder = options, session, folder
         self._interrupts = interrupts
         self._collecting = False
-        self._count = 0
 
     def run(self, environ: dict[str, str]) -> None:
         options, session = self._options, self._session
@@ -231,8 +236,8 @@ class _Flow:
                 if self._collecting:
                     self._close(server)
                 else:
-                    self._count += 1
-                    self._open(server, self._folder / f"{REPORT}.{self._count}")
+                    self.begun += 1
+                    self._open(server, self._folder / f"{REPORT}.{self.begun}")
 
     def _await_ready(self, server: ServerProcess, url: str) -> bool:
         def tick(text: str) -> None:
@@ -348,8 +353,12 @@ def _is_ours(path: Path, since: float) -> bool:
     return found.st_mtime >= since - 1 and found.st_uid == os.getuid()
 
 
-def _notes(options: Options, reports: tuple[Path, ...], session: Session) -> tuple[str, ...]:
+def _notes(
+    options: Options, reports: tuple[Path, ...], session: Session, begun: int
+) -> tuple[str, ...]:
     notes = []
+    if 0 < len(reports) < begun:
+        notes.append(f"{len(reports)} reports came of {begun} collections")
     if options.windows is not None and 0 < len(reports) < options.windows:
         notes.append(
             f"{len(reports)} of {options.windows} windows were recorded: the server's profiler was "

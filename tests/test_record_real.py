@@ -24,7 +24,9 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[1]
 FAR = 180.0
 CYCLES = 60
-EACH_NSYS = pytest.mark.parametrize("nsys", all_real(), ids=lambda path: Path(path).parts[-3])
+EACH_NSYS = pytest.mark.parametrize(
+    "nsys", all_real(), ids=lambda path: "/".join(Path(path).parts[-3:])
+)
 RANGES = """
 select n.globalTid >> 24, s.value, n.int64Value, n.end
 from NVTX_EVENTS n join StringIds s on s.id = n.textId

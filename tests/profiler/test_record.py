@@ -246,6 +246,26 @@ def test_collections_by_signal_are_as_many_as_wanted(
     assert talk.find(f"kill -USR1 {os.getpid()} begins a collection")
 
 
+def test_a_report_is_kept_when_the_next_collection_does_not_begin(
+    program: Program, out: Path, talk: Talk
+) -> None:
+    seen: list[str] = []
+
+    def say(text: str) -> None:
+        talk.say(text)
+        if text.startswith(("ready", "collecting", "ending the collection")):
+            seen.append(text)
+            if text.startswith("ending"):
+                program.tell(start_code=3)
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+
+    done = recorded(program, out, talk, forever(out), by_signal=True, say=say, show=say)
+    assert len(seen) == 3
+    assert [path.name for path in done.reports] == ["report.1.nsys-rep"]
+    assert done.complaint.startswith("nsys did not start to collect (exit code 3")
+    assert running(out) == []
+
+
 def test_a_command_that_ends_before_its_window_has_no_report(
     program: Program, out: Path, talk: Talk
 ) -> None:
