@@ -39,7 +39,7 @@ class Session:
         windows: int | None = None,
     ) -> None:
         self.program = program
-        self.said: list[str] = []
+        self.lacks_importer = False
         self._name = f"specscope-{uuid.uuid4().hex[:12]}"
         self._environ = dict(environ)
         self._graphs, self._output, self._windows = graphs, output, windows
@@ -122,12 +122,13 @@ class Session:
             )
         except NsysError as error:
             raise ServerError(str(error)) from error
-        self.said.append(ran.text)
+        self.lacks_importer = self.lacks_importer or lacks_importer(ran.text)
         return ran
 
-    def lacks_importer(self) -> bool:
-        """Did nsys say that it has no importer, and so leaves raw recordings?"""
-        return any(_IMPORTER in text for text in self.said)
+
+def lacks_importer(text: str) -> bool:
+    """Does nsys say that it has no importer, and so leaves a raw recording?"""
+    return _IMPORTER in text
 
 
 def _because(ran: Ran) -> str:

@@ -28,7 +28,7 @@ from . import (
 from .http_api import Api
 from .interrupts import Interrupts
 from .nsys_program import NsysError
-from .nsys_session import Session
+from .nsys_session import Session, lacks_importer
 from .server_errors import ServerError, UnsuitableError
 from .server_process import ServerProcess
 from .sweep_plan import Start
@@ -121,7 +121,7 @@ def record(options: Options) -> Recorded:
         options.say(line)
     for line in session.left_out:
         options.say(f"nsys {version} does not know {line}: left out")
-    begun = time.time()
+    since = time.time()
     with Interrupts(toggle=options.by_signal) as interrupts:
         flow = _Flow(options, session, folder, interrupts)
         try:
@@ -135,7 +135,7 @@ def record(options: Options) -> Recorded:
     reports = tuple(reports_of(folder))
     # Beside a report they may well be somebody else's, who records at the same time.
     scratch = Path(environ.get("TMPDIR") or tempfile.gettempdir())
-    raw = tuple(raw_of(folder, None if reports else scratch, since=begun))
+    raw = tuple(raw_of(folder, None if reports else scratch, since=since))
     for path in (*reports, *raw):
         with contextlib.suppress(OSError):
             path.chmod(0o600)  # nsys lets everybody read them
@@ -192,7 +192,7 @@ class _Flow:
         self._say_words(words, tuple(record_checks.VARIABLES))
         start = Start(words)
         log = self._folder / LOG
-        with ServerProcess(start, log, environment=environ, show=options.show) as server:
+        with ServerProcess(start, log, environment=environ, show=self._show) as server:
             try:
                 self._until_the_end(server)
                 if self.code is None:
@@ -205,6 +205,12 @@ class _Flow:
                 raise
         if self.code is not None and self._collecting:
             self._await_report()
+
+    def _show(self, line: str) -> None:
+        if lacks_importer(line):
+            self._session.lacks_importer = True
+        if self._options.show is not None:
+            self._options.show(line)
 
     def _until_the_end(self, server: ServerProcess) -> None:
         """Wait, open and close windows, until the command ends or it is time to end it."""
@@ -364,7 +370,7 @@ def _notes(
             f"{len(reports)} of {options.windows} windows were recorded: the server's profiler was "
             "started no more often (POST /start_profile)"
         )
-    if session.lacks_importer():
+    if session.lacks_importer:
         notes.append(
             "this nsys has no importer, so it left a raw recording: install the host part of the "
             "same version beside it"

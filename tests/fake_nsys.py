@@ -147,7 +147,7 @@ def collect(name: str, told: dict[str, Any]) -> bool:
     write(name, state)
     lost = told.get("report") == "lost"
     if lost:
-        print("The importer binary and its dependencies were not found")
+        print("Importer error status: The importer binary and its dependencies were not found.")
     windows = state["windows"].removeprefix("repeat:")
     names = [f"{output}.{number + 1}" for number in range(int(windows))] if windows else [output]
     for one in names[: told.get("windows", len(names))]:

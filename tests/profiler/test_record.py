@@ -280,6 +280,14 @@ def test_a_raw_recording_that_was_left_is_found(program: Program, out: Path, tal
     done = recorded(program, out, talk, python(code))
     assert done.reports == ()
     assert [path.name for path in done.raw] == ["report.qdstrm", "nsys-report-1b29.qdstrm"]
+    assert done.notes[0].startswith("this nsys has no importer")
+
+
+def test_a_raw_recording_of_somebody_else_is_none_of_ours(
+    program: Program, out: Path, talk: Talk
+) -> None:
+    code = "import os; open(os.environ['TMPDIR'] + '/nsys-report-1b29.qdstrm', 'w').close()"
+    assert recorded(program, out, talk, python(code)).raw == ()
 
 
 def test_reports_are_for_the_user_only(program: Program, out: Path, talk: Talk) -> None:
