@@ -169,7 +169,7 @@ def python_of(command: Sequence[str], environ: Mapping[str, str]) -> str | None:
     for word in command:
         if re.fullmatch(r"(?:.*/)?python[\d.]*", word):
             return shutil.which(word, path=path)
-        if word.startswith("-"):
+        if word == "-c":  # what follows is a text, not words
             break
     program = shutil.which(command[0], path=path)
     if program is None:
