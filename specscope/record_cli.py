@@ -130,7 +130,7 @@ def record_command(
 
     def work() -> int:
         from specscope.capture_command import as_path
-        from specscope.profiler.record import Options
+        from specscope.profiler.record_options import Options
         from specscope.record_command import After, run
 
         options["out"] = as_path(options["out"])

@@ -14,7 +14,8 @@ from specscope import exits
 from specscope.capture_command import Talk
 from specscope.dashboards.safe_text import clean
 from specscope.profiler import launch
-from specscope.profiler.record import LOG, Options, Recorded, record
+from specscope.profiler.record import record
+from specscope.profiler.record_options import LOG, Options, Recorded
 from specscope.profiler.server_errors import ServerError, UnsuitableError
 from specscope.traces import nsys_export
 from specscope.traces.errors import TraceFormatError, UsageError

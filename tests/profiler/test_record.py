@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from specscope.profiler import record_checks, record_switches
-from specscope.profiler.record import HOOKS, Options, Recorded, record
+from specscope.profiler.record import record
 from specscope.profiler.record_checks import Facts
+from specscope.profiler.record_options import HOOKS, Options, Recorded
 from specscope.profiler.server_errors import ServerError, UnsuitableError
 from tests.nsys_programs import OPTIONS, Program
 
