@@ -102,7 +102,11 @@ def _report(
     leading = [_leading_cycles(a, lead) for a in attributed]
     speculates = any(a.placed.placement.speculates for a in attributed)
     on_host = bool(attributed) and all(a.on_host for a in attributed)
-    counts = [counted(a, *lead) for a in attributed] if lead else []
+    covered = tuple(coverage.measure(a, r) for a, r in zip(attributed, leading, strict=True))
+    # Where no graph launch has an op, a cycle seems idle while its graphs run: the length of the
+    # cycles means something, the parts of it do not.
+    blind = any(c.graphs_without_op for c in covered)
+    counts = [counted(a, *lead) for a in attributed] if lead and not blind else []
     reference = cycle_ns(options.reference, run.context, batch)
     median_ns = (
         float(np.median([median(c.ns.astype(np.float64)) for c in counts])) if counts else 0.0
@@ -113,7 +117,6 @@ def _report(
         else None
     )
     shares = rows.share_rows(attributed, counts, unprofiled, on_host)
-    covered = tuple(coverage.measure(a, r) for a, r in zip(attributed, leading, strict=True))
     idle, idle_share = rows.idle_rows(attributed, counts)
     other, notes = warnings.other_activity(attributed, leading)
     uncertain = _uncertain(attributed, leading)
@@ -140,7 +143,9 @@ def _report(
         *(warnings.host_bound(idle, ask=speculates and unprofiled is None)),
         *notes,
         *(warnings.cycles(cycle_rows, attributed) if attributed else []),
-        *warnings.unlinked(covered),
+        *warnings.unlinked(prepared, covered),
+        *warnings.cut_replays(attributed),
+        *warnings.graph_spans(attributed, leading),
         *_uncertain_note(uncertain),
         *warnings.disagreement_note(apart),
         *warnings.ranks_apart(shares),

@@ -166,6 +166,8 @@ def _stage_value(stage: str, what: str, report: Report, rank: int | None) -> flo
         if row.unprofiled is None:
             return None
         return row.unprofiled[0 if what.endswith("low") else 1]
+    if what == "collective_ms" and not row.collectives_known:
+        return None
     if what.endswith("_ms"):
         return float(getattr(row, what.replace("_ms", "_ns"))) / 1e6
     return float(getattr(row, what))

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from specscope.analyzers.columns import Bool
 from specscope.analyzers.evidence import Opening, Placement, busiest_thread, merged_openings
-from specscope.analyzers.rank import ANNOTATION, NVTX, Rank
+from specscope.analyzers.rank import ANNOTATION, NVTX, Ranges, Rank
 from specscope.analyzers.spans import Span
 from specscope.analyzers.words import ACCEPT, DECODE, DRAFT, SCHEDULE, STAGES, VERIFY
 from specscope.profiler import grammar
@@ -74,16 +75,19 @@ def _known(openings: list[Opening], spans: list[Span], rounds: list[Span]) -> li
 def _read(rank: Rank) -> tuple[list[Span], list[Span]]:
     """Stage spans in order of start, and the whole-cycle ranges."""
     ranges = rank.ranges
-    read = [
-        grammar.read(name) if name.startswith(grammar.PREFIX) else None for name in ranges.names
-    ]
+    read = [grammar.read(name) for name in ranges.names]
+    bare = _in_own_domain(ranges)
+    if bare.any():
+        # Names that are ours only in our domain stand behind the others.
+        read += [grammar.read(grammar.PREFIX + name) for name in ranges.names]
     ours = np.array([name is not None for name in read] + [False], dtype=bool)
-    rows = np.flatnonzero(ours[ranges.name] & np.isin(ranges.kind, (ANNOTATION, NVTX)))
+    code = ranges.name + np.where(bare, len(ranges.names), 0)
+    rows = np.flatnonzero(ours[code] & np.isin(ranges.kind, (ANNOTATION, NVTX)))
     rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
     spans: list[Span] = []
     rounds: list[Span] = []
     for row in rows.tolist():
-        name = read[ranges.name[row]]
+        name = read[code[row]]
         assert name is not None
         thread = int(ranges.thread[row])
         start, end = int(ranges.start[row]), int(ranges.end[row])
@@ -103,6 +107,14 @@ def _read(rank: Rank) -> tuple[list[Span], list[Span]]:
             )
         )
     return spans, rounds
+
+
+def _in_own_domain(ranges: Ranges) -> Bool:
+    """Does each range stand in our NVTX domain, with a name that is not prefixed?"""
+    own = np.array([domain == grammar.DOMAIN for domain in ranges.domains] + [False], dtype=bool)
+    prefixed = [name.startswith(grammar.PREFIX) for name in ranges.names]
+    bare: Bool = own[ranges.domain] & ~np.array([*prefixed, False], dtype=bool)[ranges.name]
+    return bare
 
 
 def _opening_stage(spans: list[Span], rounds: list[Span]) -> int:

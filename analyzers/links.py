@@ -19,7 +19,7 @@ LAUNCH, GRAPH_LAUNCH, COPY, SET, SYNC, ALLOC, OTHER = range(len(CALL_KINDS))
 # Calls that always put an op on the GPU; a set of no bytes does not.
 LAUNCHING = (LAUNCH, GRAPH_LAUNCH, COPY)
 OP_KINDS = ("kernel", "copy", "set", "graph")
-KERNEL = 0
+KERNEL, GRAPH = 0, 3
 LAST = int(np.iinfo(np.int64).max)
 
 

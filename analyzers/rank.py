@@ -25,6 +25,8 @@ class Ranges:
     thread: Small  # index into `Calls.threads`
     start: Int
     end: Int
+    domain: Small  # index into `domains`; -1: the default one
+    domains: list[str]
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ def prepare(tables: RankTables, rules: activities.Rules) -> Rank:
 
 def _ranges(table: pa.Table, thread: Small) -> Ranges:
     name, names = codes(table, "name")
+    domain, domains = codes(table, "domain")
     return Ranges(
         kind=which(table, "kind", RANGE_KINDS),
         name=name,
@@ -64,4 +67,6 @@ def _ranges(table: pa.Table, thread: Small) -> Ranges:
         thread=thread,
         start=ints(table, "start_ns"),
         end=ints(table, "end_ns"),
+        domain=domain,
+        domains=domains,
     )

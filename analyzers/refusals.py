@@ -16,6 +16,7 @@ from specscope.analyzers.links import LAUNCHING
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.words import percent
 from specscope.traces.kineto_names import CAPTURE_BEGIN, call_kind
+from specscope.traces.nsys_names import NODE_SWITCH
 from specscope.traces.run import Run
 
 MIN_CYCLES = 3
@@ -87,14 +88,15 @@ def _why(
         return [f"no stages found on rank {lost}: nothing in its trace names or shows them"]
     if kind != "speculation":
         return [_too_few(0)]
-    return _by_coverage(coverage, on_host)
+    return _by_coverage(run, coverage, on_host)
 
 
 def _no_stages(run: Run) -> str:
     """No evidence of any stage: say which range names there are."""
     names: dict[str, None] = {}
     for one in run.ranks:
-        table = one.ranges.filter(pc.equal(one.ranges["kind"].cast(pa.string()), "annotation"))
+        kinds = one.ranges["kind"].cast(pa.string())
+        table = one.ranges.filter(pc.is_in(kinds, pa.array(["annotation", "nvtx"])))
         for name in table["name"].unique().to_pylist()[:20]:
             names[str(name)[:60]] = None
     if any(one.cycle_log is not None for one in run.ranks):
@@ -108,8 +110,26 @@ def _no_stages(run: Run) -> str:
             f"a trace of graph capture{named}, not of serving: no cycle runs in it; give it with "
             "--capture-trace beside a trace of serving"
         )
+    bare = [one.facts["nsys"] for one in run.ranks if "nsys" in one.facts]
+    if bare and not any(known["has_ranges"] for known in bare):
+        missing = "is empty" if bare[0]["has_nvtx_table"] else "missing"
+        return (
+            f"no ranges in this capture (NVTX_EVENTS {missing}): no stages, no cycles"
+            f"{_kernel_totals(run)}"
+        )
     seen = ", ".join(list(names)[:8]) or "none"
     return f"no stages found: nothing in the trace names or shows them (annotations: {seen})"
+
+
+def _kernel_totals(run: Run) -> str:
+    """What can be said of the kernels all the same."""
+    kernels = [one.ops.filter(pc.equal(one.ops["kind"].cast(pa.string()), "kernel"))
+               for one in run.ranks]  # fmt: skip
+    count = sum(table.num_rows for table in kernels)
+    if not count:
+        return ""
+    ns = sum(pc.sum(pc.subtract(t["end_ns"], t["start_ns"])).as_py() or 0 for t in kernels)
+    return f"; {count:,} kernels, {ns:,} ns in all"
 
 
 def _only_captures(run: Run) -> bool:
@@ -119,12 +139,17 @@ def _only_captures(run: Run) -> bool:
     return not launched and any(re.match(CAPTURE_BEGIN, name) for name in names)
 
 
+def _node_switch(run: Run) -> str:
+    """The switch of Nsight Systems that records them."""
+    return f"; record with {NODE_SWITCH}" if any("nsys" in one.facts for one in run.ranks) else ""
+
+
 def _too_few(cycles: int) -> str:
     """The reason that there are not enough cycles."""
     return f"{cycles} whole speculation cycle{'' if cycles == 1 else 's'}, {MIN_CYCLES} are needed"
 
 
-def _by_coverage(coverage: Sequence[Coverage], on_host: bool) -> list[str]:
+def _by_coverage(run: Run, coverage: Sequence[Coverage], on_host: bool) -> list[str]:
     """Too few cycles, rows that are missing, too little that rests on evidence."""
     found: list[str] = []
     cycles = min((c.cycles for c in coverage), default=0)
@@ -148,7 +173,7 @@ def _by_coverage(coverage: Sequence[Coverage], on_host: bool) -> list[str]:
         if c.graphs_without_op:
             found.append(
                 f"{who}{c.graph_launches} graph launches and no op of theirs: "
-                "the inside of graphs was not recorded"
+                f"the inside of graphs was not recorded{_node_switch(run)}"
             )
         elif c.launches_without_op_counted:
             found.append(

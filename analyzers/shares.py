@@ -14,10 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specscope.analyzers.activities import CODE_OF_ACTIVITY
 from specscope.analyzers.attribution import COLLECTIVES, Attribution, collective_durations, sums
 from specscope.analyzers.columns import Bool, Int
 from specscope.analyzers.statistics import Estimate, Float, bootstrap, estimate, interval, median
 from specscope.analyzers.words import ACCEPT, IDLE, STAGES, VERIFY, WORK
+
+GRAPH_SPAN = CODE_OF_ACTIVITY["graph"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,14 @@ class StageShare:
     work_share: float
     idle_share: float
     collective_share: float
+    opaque_ns: float  # graph spans: what ran inside is unknown, collectives too
     busy_share: Estimate | None
     unprofiled: tuple[float, float] | None  # low and high, None: unknown or refused
+
+    @property
+    def collectives_known(self) -> bool:
+        """Can collectives be told from compute in all of its work?"""
+        return self.opaque_ns == 0
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,7 @@ def stage_share(
     work = total[:, WORK].sum(axis=1).astype(np.float64)
     idle = total[:, IDLE].sum(axis=1).astype(np.float64)
     collective = total[:, WORK][:, list(COLLECTIVES)].sum(axis=1).astype(np.float64)
+    opaque = total[:, WORK][:, GRAPH_SPAN].astype(np.float64)
     hidden = np.maximum(one.collectives[:, codes].sum(axis=1) - collective, 0.0)
     ns = np.maximum(one.ns.astype(np.float64), 1.0)
     all_work = one.total[:, :, WORK].sum(axis=(1, 2)).astype(np.float64)
@@ -120,6 +130,7 @@ def stage_share(
             median(work / ns),
             median(idle / ns),
             median(collective / ns),
+            median(opaque),
             None if on_host else estimate(busy, busy[one.steady]),
             bounds,
         ),
@@ -152,6 +163,7 @@ def over_ranks(rows: list[tuple[StageShare, Float, Float]]) -> StageShare:
         middle("work_share"),
         middle("idle_share"),
         middle("collective_share"),
+        max(s.opaque_ns for s in shares),
         _joint(busy, [d for _, _, d in rows], n) if len(busy) == len(shares) else None,
         # A rank that waits more has more work; the undisturbed cycle need not hold that waiting,
         # so the run's range reaches from the least to the most that a rank says.

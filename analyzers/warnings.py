@@ -14,10 +14,13 @@ from specscope.analyzers.coverage import Coverage
 from specscope.analyzers.cycles import OUTLIER, WARMUP, leading
 from specscope.analyzers.evidence_engine import marked_ranges
 from specscope.analyzers.evidence_log import MOST_CYCLES, left_out
+from specscope.analyzers.links import GRAPH, GRAPH_LAUNCH, KERNEL
+from specscope.analyzers.rank import Rank
 from specscope.analyzers.report import CycleRow, IdleRow
 from specscope.analyzers.rows import share_rows
 from specscope.analyzers.shares import StageShare
 from specscope.analyzers.words import VERIFY, WORK, percent
+from specscope.traces.nsys_names import NODE_SWITCH
 from specscope.traces.run import Note, Run
 
 HOST_BOUND = 0.20
@@ -108,16 +111,21 @@ def cycles(rows: Sequence[CycleRow], attributed: Sequence[Attribution]) -> list[
     return notes
 
 
-def unlinked(coverage: Sequence[Coverage]) -> list[Note]:
+def unlinked(prepared: Sequence[Rank], coverage: Sequence[Coverage]) -> list[Note]:
     """Ops without a launch call, and launches without an op."""
     notes = []
-    ops = sum(c.ops - c.linked_ops for c in coverage)
+    lost = [one.ops.call < 0 for one in prepared]
+    ops = sum(int(rows.sum()) for rows in lost)
     if ops:
-        whole = sum(c.ops for c in coverage)
+        whole = sum(len(rows) for rows in lost)
+        kernels = [one.ops.kind == KERNEL for one in prepared]
+        all_kernels = sum(int(of.sum()) for of in kernels)
+        of_kernels = sum(int((rows & of).sum()) for rows, of in zip(lost, kernels, strict=True))
         notes.append(
             Note(
                 "unlinked_ops",
-                f"{ops:,} of {whole:,} ops have no launch call on record and no stage",
+                f"{ops:,} of {whole:,} ops ({of_kernels:,} of {all_kernels:,} kernels) have no "
+                "launch call on record and no stage",
                 "launched before the capture began, or the call was lost: capture more cycles",
             )
         )
@@ -131,6 +139,57 @@ def unlinked(coverage: Sequence[Coverage]) -> list[Note]:
                 "the file ends early or the profiler lost them: capture again, fewer cycles",
             )
         )
+    return notes
+
+
+def graph_spans(attributed: Sequence[Attribution], rows: Sequence[Bool]) -> list[Note]:
+    """Work that is recorded as whole graph replays: busy time is known, its inside is not."""
+    busy = inside = launches = 0
+    for one, counted in zip(attributed, rows, strict=True):
+        if one.on_host:
+            continue
+        work = (one.segments.state == WORK) & counted[one.segments.cycle]
+        mine = work & (one.what == CODE_OF_ACTIVITY["graph"])
+        busy += int(one.segments.ns[work].sum())
+        inside += int(one.segments.ns[mine].sum())
+        launches += int((one.rank.ops.kind == GRAPH).sum())
+    if not launches:
+        return []
+    share = f", {percent(inside / busy)} of GPU busy time" if busy else ""
+    return [
+        Note(
+            "graph_spans",
+            f"{launches:,} graph replays are recorded as one span each{share}: kernels not "
+            "visible, so compute, all-reduce and gaps inside them cannot be told apart",
+            f"trace with node granularity: nsys profile {NODE_SWITCH}",
+        )
+    ]
+
+
+def cut_replays(attributed: Sequence[Attribution]) -> list[Note]:
+    """Graph launches behind the last whole cycle that lost ops: they are not counted."""
+    notes = []
+    for one in attributed:
+        calls = one.rank.calls
+        graphs = np.flatnonzero(calls.kind == GRAPH_LAUNCH)
+        if not len(one.cycles) or not len(one.rank.ops.start):
+            continue
+        linked = one.rank.ops.call[one.rank.ops.call >= 0]
+        sizes = np.bincount(linked, minlength=len(calls.start))[graphs]
+        behind = calls.start[graphs] >= one.cycles.host_end[-1]
+        counted = sizes[~behind]
+        if not len(counted) or not counted.max():
+            continue
+        tail = sizes[behind][np.argsort(calls.start[graphs[behind]])]
+        if len(tail) and int(tail.min()) < int(counted[counted > 0].min()):
+            named = ", ".join(map(str, tail[:5])) + (", ..." if len(tail) > 5 else "")
+            notes.append(
+                Note(
+                    "cut_replays",
+                    f"Rank {one.number}: the graph launches behind its last whole cycle hold "
+                    f"{named} ops: rows are missing there, and nothing of it is counted",
+                )
+            )
     return notes
 
 

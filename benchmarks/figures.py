@@ -24,6 +24,9 @@ class Bench(Protocol):
     def trace(self, size: int | None = None, *, frames: bool = False, gz: int | None = None) -> str:
         """A trace of that size (None: the standard one of 500 MB); "" where there is none."""
 
+    def export(self) -> str:
+        """An export of Nsight Systems: 1 million kernels, as many ranges, 2 million calls."""
+
     def forget_pages(self, path: str) -> None:
         """Put the file into the page cache afresh: there, and never yet mapped."""
 
@@ -185,6 +188,32 @@ def json_pandas(bench: Bench) -> Iterator[Figure]:
         middle(theirs, "cpu_s") / ours,
         20,
         "times ours",
+    )
+
+
+@benchmark
+def nsys(bench: Bench) -> Iterator[Figure]:
+    """An export of Nsight Systems: 1 million kernels, as many ranges, 2 million calls."""
+    path = bench.export()
+    free = bench.free_cores()
+    ours = bench.measure("nsys", path)
+    free = min(free, bench.free_cores())
+    what = "export to tables, ops to launches"
+    wall = _at_most("nsys", what, best(ours, "wall_s"), 12, "s")
+    said = f"{wall.measured} ({middle(ours, 'cpu_s'):.3g} CPU s)"
+    yield _if_free(replace(wall, measured=said), free, 2)
+    peak = middle(ours, "peak_bytes") / 1e9
+    yield _at_most("nsys memory", "peak above start-up while reading", peak, 2, "GB")
+    theirs = bench.measure("nsys_pandas", path, repeat=1)
+    cpu = middle(ours, "cpu_s")
+    frames, joined = middle(theirs, "cpu_s"), middle(theirs, "join.cpu_s")
+    yield Figure(
+        "nsys, pandas",
+        "CPU seconds of sqlite3 to pandas, and of the join in SQL",
+        "",
+        f"{frames / cpu:.2g} and {joined / cpu:.2g} times ours",
+        (frames + joined) / cpu,
+        "beside",
     )
 
 

@@ -27,12 +27,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import generate
+import generate_nsys
 from figures import BENCHMARKS, HOLDS, MISSES, Figure, Results
 
 HERE: Final = Path(__file__).resolve().parent
 STANDARD: Final = 500_000_000
 SIZES: Final = "10M,30M,100M,300M,1G,2G,4G"
 QUICK: Final = 12_000_000
+KERNELS: Final = 1_000_000
+QUICK_KERNELS: Final = 20_000
 SMALL: Final = 1_000_000
 LARGE: Final = 1_000_000_000  # traces from here on are deleted as soon as they were measured
 
@@ -68,6 +71,15 @@ class Runner:
             say(f"making {name}")
             generate.generate(sources[0], path, size, gz=gz)
         self._text[str(path)] = size
+        _warm(path)
+        return str(path)
+
+    def export(self) -> str:
+        """See figures.Bench."""
+        path = self._folder / "export.sqlite"
+        if not path.exists():
+            say(f"making {path.name}")
+            generate_nsys.generate(path, QUICK_KERNELS if self.quick else KERNELS)
         _warm(path)
         return str(path)
 

@@ -143,7 +143,56 @@ def inflate(path: str, small: str, cores: int = 1) -> Measured:
     return clock.measured(text_bytes=size)
 
 
+@worker
+def nsys(path: str, small: str, cores: int = 2) -> Measured:
+    """An export of Nsight Systems to tables, and every op to its launch."""
+    pin(cores)
+    from specscope.analyzers import activities, rank
+    from specscope.traces.load import load
+
+    rules = activities.load_rules()
+    rank.prepare(load(small, cache=False).ranks[0], rules)
+    with Clock(needed(path, 4)) as clock:
+        (tables,) = load(path, cache=False).ranks
+        linked = int((rank.prepare(tables, rules).ops.call >= 0).sum())
+    return clock.measured(events=tables.facts["events"], linked=linked)
+
+
 # ---- peers
+
+
+@worker
+def nsys_pandas(path: str, small: str) -> Measured:
+    """The same columns by sqlite3 into pandas, and launches to ranges by a join in SQL."""
+    pin(1)
+    import sqlite3
+
+    import pandas as pd
+
+    columns = {
+        "CUPTI_ACTIVITY_KIND_KERNEL": "start, end, deviceId, contextId, streamId, correlationId, "
+        "globalPid, demangledName, graphNodeId",
+        "CUPTI_ACTIVITY_KIND_RUNTIME": "start, end, globalTid, correlationId, nameId",
+        "NVTX_EVENTS": "start, end, eventType, text, textId, globalTid, domainId",
+    }
+    join = (
+        "SELECT count(*) FROM NVTX_EVENTS n JOIN CUPTI_ACTIVITY_KIND_RUNTIME r "
+        "ON r.globalTid = n.globalTid AND r.start >= n.start AND r.start < n.end "
+        "JOIN CUPTI_ACTIVITY_KIND_KERNEL k ON k.correlationId = r.correlationId"
+    )
+    with sqlite3.connect(":memory:") as connection:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as source:
+            source.backup(connection)
+        with Clock(needed(path, 8)) as clock:
+            frames = [
+                pd.read_sql_query(f"SELECT {named} FROM {table}", connection)
+                for table, named in columns.items()
+            ]
+        with Clock() as joining:
+            connection.execute("CREATE INDEX r ON CUPTI_ACTIVITY_KIND_RUNTIME (globalTid, start)")
+            connection.execute("CREATE INDEX k ON CUPTI_ACTIVITY_KIND_KERNEL (correlationId)")
+            ((pairs,),) = connection.execute(join).fetchall()
+    return clock.measured(events=sum(map(len, frames)), join=joining.measured(pairs=pairs))
 
 
 @worker

@@ -116,7 +116,7 @@ def _stage_row(share: StageShare, on_host: bool, is_log: bool) -> Row:
         cells: tuple[str, ...] = (
             name,
             time_text(share.total_ns),
-            *(() if is_log else (time_text(share.collective_ns),)),
+            *(() if is_log else (_collective(share),)),
             share_text(of_cycle.value),
             interval,
         )
@@ -124,7 +124,7 @@ def _stage_row(share: StageShare, on_host: bool, is_log: bool) -> Row:
         cells = (
             name,
             time_text(share.work_ns),
-            time_text(share.collective_ns),
+            _collective(share),
             time_text(share.idle_ns),
             time_text(share.total_ns),
             share_text(of_cycle.value),
@@ -132,6 +132,10 @@ def _stage_row(share: StageShare, on_host: bool, is_log: bool) -> Row:
             share_text(share.busy_share.value if share.busy_share else None),
         )
     return Row(cells, share.stage, depth)
+
+
+def _collective(share: StageShare) -> str:
+    return time_text(share.collective_ns) if share.collectives_known else "not known"
 
 
 def _lengths(report: Report) -> str:

@@ -145,6 +145,9 @@ class CycleLog:
         if thread is not None and thread.is_alive():
             thread.join(timeout)
         self._dead = True
+        over = thread is None or not thread.is_alive()
+        if self._config.folder is not None and over and (left := self._drained()):
+            self._lose("write_failed", left)  # put in while the log ended
         if self._metrics is not None:
             self._metrics.close()
 
@@ -198,9 +201,12 @@ class CycleLog:
     def _run(self) -> None:
         last = time.monotonic()
         rows: list[Row] = []
+        mine, stop = threading.current_thread(), self._stop
         try:
             while not self._dead:
-                stopping = self._stop.wait(self._poll_seconds)
+                stopping = stop.wait(self._poll_seconds)
+                if self._thread is not mine:  # the log began anew: its rows are another's
+                    return
                 self._poll_metrics()
                 now = time.monotonic()
                 waiting = len(self._rows)
@@ -210,8 +216,8 @@ class CycleLog:
                     or (waiting and now - last >= self._config.flush_seconds)
                 ):
                     last = now
-                    while waiting > 0:
-                        rows = self._take()
+                    # A failure empties the queue: nothing would come out of it any more.
+                    while waiting > 0 and not self._dead and (rows := self._take()):
                         waiting -= len(rows)
                         self._write(rows)
                         rows = []

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from . import grammar
 
-DOMAIN: Final = "specscope"
+DOMAIN: Final = grammar.DOMAIN
 # Distinct texts kept a thread; beyond, a range carries its stage only.
 MOST_TEXTS: Final = 512
 # Variables by which a tool is loaded into a process.

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 GRAMMAR_VERSION = 1
 PREFIX = "specscope:"
+# The NVTX domain in which the prefix is left out.
+DOMAIN = "specscope"
 CYCLE = "cycle"
 STAGES = ("draft", "verify", "accept", "draft_extend", "schedule", "decode", "prefill")
 

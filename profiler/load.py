@@ -71,7 +71,9 @@ class Answer:
     `tokens`: new tokens of all sequences. `steps`: rounds the engine ran, None when it does not
     say. `verified`: verifications, summed over the sequences; `drafted` and `accepted`: draft
     tokens, without the bonus token. `by_position[i]`: verifications in which draft token i was
-    accepted, and so all before it. None or empty without speculation.
+    accepted, and so all before it. None or empty without speculation. `undrafted`: cycles of a
+    sequence in which nothing was drafted, as n-gram speculation has them where it finds no match;
+    each emits one token.
     """
 
     seconds: float
@@ -81,15 +83,24 @@ class Answer:
     drafted: int | None = None
     accepted: int | None = None
     by_position: tuple[int, ...] = ()
+    undrafted: int = 0
     cached: int = 0
     others: bool = False
 
     @property
     def accept_length(self) -> float | None:
-        """Tokens emitted for each sequence and cycle, the bonus token included."""
+        """Tokens emitted for each sequence and cycle, the bonus token included.
+
+        Over all cycles, also those without a draft.
+        """
         if not self.verified or self.accepted is None:
             return None
-        return 1 + self.accepted / self.verified
+        return 1 + self.accepted / self.cycles
+
+    @property
+    def cycles(self) -> int:
+        """Cycles, summed over the sequences; 0 without speculation."""
+        return (self.verified or 0) + self.undrafted
 
     @property
     def position_rates(self) -> tuple[float, ...]:
@@ -229,7 +240,7 @@ class VllmDriver:
         if not reply.ok or not isinstance(usage, dict):
             raise _refused(self.api, reply)
         made = _int(usage, "completion_tokens") or 0
-        return vllm_answer(before, self._settled(before, made), took, made)
+        return vllm_answer(before, self._settled(before, made), took, made, len(prompts))
 
     def _settled(self, before: str, made: int) -> str:
         """The counters once they hold the tokens that came back."""
@@ -246,8 +257,15 @@ class VllmDriver:
         return reply.text if reply.ok else ""
 
 
-def vllm_answer(before: str, after: str, seconds: float, made: int) -> Answer:
+def vllm_answer(
+    before: str, after: str, seconds: float, made: int, sequences: int | None = None
+) -> Answer:
     """The counts of one batch by the difference of two `/metrics` pages.
+
+    `num_drafts` counts the verifications only: a step in which a sequence has no draft is in none
+    of the counters of speculation. Each emits one token, as does the prefill of a sequence, so
+    these steps are the tokens that are left over. At least: what a last cycle emits beyond the
+    tokens asked for is counted as accepted and not as made. Without `sequences` they are not known.
 
     Steps hold those of the prefill. With several data-parallel engines they are not known:
     each has steps of its own.
@@ -257,8 +275,10 @@ def vllm_answer(before: str, after: str, seconds: float, made: int) -> Answer:
     counted = _grown(before, after, "generation_tokens")
     plain = Answer(seconds, made, steps=steps, others=counted is not None and counted > made)
     verified = _grown(before, after, "spec_decode_num_drafts")
-    if not verified:
+    accepted = _grown(before, after, "spec_decode_num_accepted_tokens")
+    if verified is None or accepted is None:
         return plain
+    undrafted = 0 if sequences is None else max(0, made - sequences - accepted - verified)
     name = f"{_VLLM}spec_decode_num_accepted_tokens_per_pos"
     old, new = (prometheus.by_label(page, name, "position") for page in (before, after))
     places = sorted((position for position in new if _PLACE.fullmatch(position)), key=int)
@@ -266,7 +286,8 @@ def vllm_answer(before: str, after: str, seconds: float, made: int) -> Answer:
         plain,
         verified=verified,
         drafted=_grown(before, after, "spec_decode_num_draft_tokens"),
-        accepted=_grown(before, after, "spec_decode_num_accepted_tokens"),
+        accepted=accepted,
+        undrafted=undrafted,
         by_position=tuple(int(new[place] - old.get(place, 0)) for place in places),
     )
 

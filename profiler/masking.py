@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from .secret_names import is_count_of, is_header, is_secret_name
-from .secret_shapes import without_shapes
+from .secret_shapes import login, without_shapes
 
 __all__ = ["MASK", "command", "hides", "hides_word", "is_secret_name", "text", "values"]
 
@@ -70,8 +70,12 @@ def command(arguments: Iterable[Any]) -> list[Any]:
         if not name.startswith("-") and hides(name, item):
             return [name, MASK]  # a header, or an item of a mapping
     out: list[Any] = []
-    hiding = ""
+    hiding = before = ""
     for item in items:
+        option, before = before, item if isinstance(item, str) else ""
+        if isinstance(item, str) and (password := login(option, item)):
+            out.append(f"{item[: -len(password)]}{MASK}")
+            continue
         is_option = isinstance(item, str) and item.startswith("-") and not _is_number(item)
         if hiding and not is_option:
             keep = is_count_of(hiding) and _is_number(item)

@@ -3,7 +3,7 @@
 Everything that both lengths have in common, the prefill and the way there and back, drops out:
 
     cycle         = difference of the times / difference of the cycles that ran
-    running batch = difference of the verifications / difference of the cycles
+    running batch = difference of the cycles of all sequences / difference of the cycles
     tokens/s      = difference of the tokens / difference of the times
                   = running batch x accept length / cycle
 
@@ -80,9 +80,9 @@ class Pair:
         return self.seconds > 0 and self.tokens > 0
 
     @property
-    def verified(self) -> int:
-        """How many more verifications; 0 without speculation."""
-        return (self.long.verified or 0) - (self.short.verified or 0)
+    def cycles(self) -> int:
+        """How many more cycles, summed over the sequences; 0 without speculation."""
+        return self.long.cycles - self.short.cycles
 
     def steps(self, batch: int) -> float:
         """How many more rounds ran; from the tokens, at the whole batch, where nobody counts."""
@@ -90,7 +90,7 @@ class Pair:
             counted = self.long.steps - self.short.steps
             if counted > 0:
                 return counted
-        return (self.verified if self.verified > 0 else self.tokens) / batch
+        return (self.cycles if self.cycles > 0 else self.tokens) / batch
 
 
 @dataclass(frozen=True)
@@ -209,14 +209,17 @@ def evaluated(load: Load, pairs: Sequence[Pair]) -> Measured:
     times = [1e3 * pair.seconds / count for pair, count in zip(pairs, steps, strict=True)]
     cycle = Figure(statistics.median(times), tuple(times))
     answers = [answer for pair in pairs for answer in (pair.short, pair.long)]
-    speculates = all(answer.accept_length is not None for answer in answers)
+    # A short request may have no draft at all.
+    speculates = all(a.verified is not None and a.accepted is not None for a in answers) and any(
+        a.verified for a in answers
+    )
     counts = _counts(answers) if speculates else {}
-    sequences = sum(pair.verified if speculates else pair.tokens for pair in pairs)
+    sequences = sum(pair.cycles if speculates else pair.tokens for pair in pairs)
     running = sequences / sum(steps)
     accept = None
     rates: tuple[float, ...] = ()
     if speculates:
-        whole = 1 + counts["accepted"] / counts["verified"]
+        whole = 1 + counts["accepted"] / (counts["verified"] + counts["undrafted"])
         if sequences <= 0 or not whole <= load.tokens + 1:
             raise ServerError(
                 f"the server's counters cannot be meant: {counts['accepted']} drafts accepted in "
@@ -227,7 +230,7 @@ def evaluated(load: Load, pairs: Sequence[Pair]) -> Measured:
     # One formula for the figure and for its range: no figure lies outside of it.
     made = 1e3 * running * (accept.value if accept else 1.0)
     rate = Figure(made / cycle.value, tuple(made / time for time in times))
-    notes = _notes(load, cycle, running, answers)
+    notes = (*_notes(load, cycle, running, answers), *_without_drafts(counts))
     short = statistics.median(pair.short.seconds for pair in pairs)
     return Measured(load, rate, cycle, running, accept, rates, counts, short, notes)
 
@@ -235,7 +238,7 @@ def evaluated(load: Load, pairs: Sequence[Pair]) -> Measured:
 def _accept_length(pair: Pair) -> float:
     """That of both answers of a pair, as the figure is that of all answers."""
     both = (pair.short, pair.long)
-    return 1 + sum(a.accepted or 0 for a in both) / sum(a.verified or 0 for a in both)
+    return 1 + sum(a.accepted or 0 for a in both) / max(1, sum(a.cycles for a in both))
 
 
 def _counts(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -244,6 +247,7 @@ def _counts(answers: Sequence[Answer]) -> dict[str, Any]:
     drafted = [answer.drafted for answer in answers]
     return {
         "verified": sum(answer.verified or 0 for answer in answers),
+        "undrafted": sum(answer.undrafted for answer in answers),
         "drafted": None if None in drafted else sum(d or 0 for d in drafted),
         "accepted": sum(answer.accepted or 0 for answer in answers),
         "by_position": [
@@ -270,6 +274,19 @@ def _notes(load: Load, cycle: Figure, running: float, answers: Sequence[Answer])
     if any(answer.cached for answer in answers):
         notes.append("the server had parts of the prompts in its prefix cache")
     return tuple(notes)
+
+
+def _without_drafts(counts: dict[str, Any]) -> tuple[str, ...]:
+    """What the accept length is of, where some cycles had no draft."""
+    undrafted = counts.get("undrafted", 0)
+    if not undrafted:
+        return ()
+    verified = counts["verified"]
+    return (
+        f"{100 * undrafted / (verified + undrafted):.0f} % of the cycles had no draft: the accept "
+        f"length is over all of them, over those with a draft it is "
+        f"{1 + counts['accepted'] / verified:.2f}",
+    )
 
 
 def _rounded(value: float) -> float:

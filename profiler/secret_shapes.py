@@ -1,4 +1,5 @@
-"""Secrets that are known by their shape: what stands before the `@` of a URL, and access tokens.
+"""Secrets that are known by their shape: what stands before the `@` of a URL, access tokens,
+private keys, and the password of `-u user:password`.
 
 One text in `profiler/` and in `traces/`, as `masking.py` is.
 """
@@ -26,10 +27,27 @@ _TOKEN: Final = re.compile(
 )
 _SURE: Final = re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{12,}|\beyJ[\w\-]{8,}(?:\.[\w\-]+)*")
 _LONG: Final = 20
+# A private key as PEM or OpenPGP has it, over several lines or in one with escapes.
+KEY_BEGINS: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+KEY_ENDS: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+# What follows the beginning of a key, and not the mention of one.
+_OF_KEY: Final = re.compile(r"(?:\s|\\+[nr])*[A-Za-z0-9+/=]{16}")
+# An account in the options of clients (curl, wget, rsync); uid:gid of containers is none.
+_ACCOUNT_OPTIONS: Final = r"-[uU]|--(?:proxy-)?user(?:pwd)?|--(?:basic|http)-auth"
+_ACCOUNT_OPTION: Final = re.compile(_ACCOUNT_OPTIONS)
+_PASSWORD: Final = re.compile(r"[^\s:/\"']*:(?!//)(.+)", re.DOTALL)
+_IDS: Final = re.compile(r"\d+:\d+")
+_LOGIN: Final = re.compile(
+    rf"""(?<![\w\-])(?P<option>{_ACCOUNT_OPTIONS})"""
+    r"""(?P<between>=|\s+|\\{0,15}["']\s*,\s*|(?<=-u)(?=[A-Za-z]))(?P<quote>\\{0,15}["'])?"""
+    r"""(?P<login>[^\s:/"'=,\\]+:(?!//)(?(quote)(?:[^"'\\]|\\[^"'])+|[^\s"']+))"""
+)
 
 
 def without_shapes(value: str, mask: str) -> str:
     """The text with everything masked that looks like a secret by itself."""
+    value = _without_keys(value, mask)
+    value = _LOGIN.sub(lambda match: _without_password(match, mask), value)
     value = _URL.sub(lambda match: f"{match[1]}://{_without_account(match, mask)}", value)
     value = _PROXY.sub(rf"\g<1>{mask}@", value)
     value = _ACCOUNT.sub(f"{mask}@", value)
@@ -38,6 +56,37 @@ def without_shapes(value: str, mask: str) -> str:
     return _SCHEME.sub(
         lambda match: match[0] if _WORD.fullmatch(match[3]) else match[1] + match[2] + mask, value
     )
+
+
+def login(option: str, value: str) -> str:
+    """The password in `value` of an option that takes user:password; empty when there is none."""
+    match = _PASSWORD.fullmatch(value)
+    if not match or not _ACCOUNT_OPTION.fullmatch(option) or _IDS.fullmatch(value):
+        return ""
+    return match[1]
+
+
+def _without_keys(value: str, mask: str) -> str:
+    """No private key; one that does not end goes to the end of the text."""
+    out, done = [], 0
+    ended = True
+    while begin := KEY_BEGINS.search(value, done):
+        end = KEY_ENDS.search(value, begin.end()) if ended else None
+        ended = end is not None
+        if end is None and not _OF_KEY.match(value, begin.end()):
+            out.append(value[done : begin.end()])  # only spoken of
+            done = begin.end()
+            continue
+        out += [value[done : begin.start()], mask]
+        done = end.end() if end else len(value)
+    return "".join([*out, value[done:]])
+
+
+def _without_password(match: re.Match[str], mask: str) -> str:
+    if _IDS.fullmatch(match["login"]):
+        return match[0]
+    user = match["login"].partition(":")[0]
+    return f"{match['option']}{match['between']}{match['quote'] or ''}{user}:{mask}"
 
 
 def _without_account(match: re.Match[str], mask: str) -> str:

@@ -31,6 +31,8 @@ _KILL_SECONDS: Final = 15.0
 _PORT_SECONDS: Final = 30.0
 _PAUSE: Final = 0.1
 _GONE: Final = frozenset("ZX")
+# Of what stands in `stat` behind the name: when the process began.
+_BEGAN: Final = 19
 _LIBC: Final = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -74,6 +76,7 @@ class ServerProcess:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise UnsuitableError(f"{start.words[0]} cannot be started: {reason}") from error
+        self._since = _started(self._process.pid)
         assert self._process.stdout is not None
         self.log = ServerLog(log, self._process.stdout, known, show)
 
@@ -113,7 +116,7 @@ class ServerProcess:
 
     def members(self) -> list[int]:
         """The processes of the server that still run."""
-        return members(self.pid, self._mark)
+        return members(self.pid, self._mark, since=self._since)
 
     def last_words(self) -> str:
         """How it ended, and the telling line of its log."""
@@ -139,7 +142,7 @@ class ServerProcess:
                 f"process {left[0]} of the server does not end, not even by SIGKILL: most often "
                 "its driver hangs; the next server would not find its GPU free"
             )
-        self.log.finish(2.0)
+        self.log.close(2.0)
 
     def _end(self, number: int, seconds: float) -> list[int]:
         """Send the signal to every process, also to those that come meanwhile; what is left."""
@@ -163,8 +166,13 @@ class ServerProcess:
         return sorted(found)
 
 
-def members(session: int, mark: str, proc: Path = Path("/proc")) -> list[int]:
-    """Processes of that session, of that mark, and all that descend from them."""
+def members(session: int, mark: str, proc: Path = Path("/proc"), *, since: int = 0) -> list[int]:
+    """Processes of that session, of that mark, and all that descend from them.
+
+    None of them is older than the server (`since`, in ticks), and the others are not looked into:
+    the kernel answers for a process only when that one is not in the midst of changing its memory,
+    so one that is stuck there would hold up the end of the server.
+    """
     found: set[int] = set()
     parents: dict[int, int] = {}
     needle = f"{MARK}={mark}".encode()
@@ -175,7 +183,9 @@ def members(session: int, mark: str, proc: Path = Path("/proc")) -> list[int]:
             fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
             continue
-        if len(fields) < 4 or (fields[0].decode() in _GONE and not _has_threads(entry)):
+        if len(fields) <= _BEGAN or int(fields[_BEGAN]) < since:
+            continue
+        if fields[0].decode() in _GONE and not _has_threads(entry):
             continue
         pid = int(entry.name)
         parents[pid] = int(fields[1])
@@ -191,6 +201,15 @@ def members(session: int, mark: str, proc: Path = Path("/proc")) -> list[int]:
         found |= more
         grown = bool(more)
     return sorted(found - {os.getpid()})
+
+
+def _started(pid: int) -> int:
+    """When a process of this user began, in ticks; 0 where that cannot be read."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[_BEGAN])
+    except (OSError, LookupError, ValueError):
+        return 0
 
 
 def _has_threads(entry: Path) -> bool:

@@ -15,12 +15,14 @@ from specscope.profiler import (
     run_file,
     server_process,
     sweep_file,
+    sweep_folders,
 )
 from specscope.profiler.engine_probe import SGLANG, Engine
 from specscope.profiler.http_api import Api
 from specscope.profiler.server_errors import ServerError, UnsuitableError
 from specscope.profiler.server_process import ServerProcess
 from specscope.profiler.server_ready import await_ready
+from specscope.profiler.sweep_baseline import COMMAND, FILE, URL, Origin, digest, is_another
 from specscope.profiler.sweep_figures import Row, measured
 from specscope.profiler.sweep_file import Book
 from specscope.profiler.sweep_options import Options, Plan, plan
@@ -48,7 +50,9 @@ def sweep(options: Options) -> dict[str, Any]:
     }
     if line := server_process.taken(checked.api):
         raise UnsuitableError(line)
-    with Book(options.out.absolute(), settings, options.producer, (load.get("api_key"),)) as book:
+    commands = {"command": checked.command, "baseline_command": checked.plain}
+    secrets = (load.get("api_key"),)
+    with Book(options.out.absolute(), settings, options.producer, secrets, commands) as book:
         _Sweep(options, checked, book).run()
         return book.document
 
@@ -134,24 +138,26 @@ class _Sweep:
         profile = self._options.profile and not_recorded is None
         log = sweep_file.relative(server.log.path, self._book.folder)
         where = {"folder": sweep_file.relative(folder, self._book.folder), "log": log}
-        # What an earlier call left here has no whole row.
-        shutil.rmtree(folder, ignore_errors=True)
+        taken = sweep_folders.Taken()
 
         def row(failure: str | None, **more: Any) -> Row:
             """With the figures, once run.json is there: the failure is then one of recording."""
             run = _read_run(folder)
             if run is None:
                 return sweep_file.empty(steps, batch, failure, **where)
-            found = sweep_file.of_run(
-                steps, batch, run, **where, **{"not_recorded": failure, **more}
-            )
+            # What an earlier call has measured, and this one has not, still waits for its traces.
+            more = {"not_recorded": failure, "cut": taken.kept and self._options.profile, **more}
+            found = sweep_file.of_run(steps, batch, run, **where, **more)
             # What was said before the recording is worth a line only where it went wrong.
             before = _warned(engine) if found["recorded"] and found["shares"] else set()
             notes = [note for note in found["notes"] if note not in before]
             return {**found, "notes": [*notes, *_noted(found, engine)]}
 
         try:
-            done = self._capture(self._plan.api.title, batch, folder, profile, _name(steps, batch))
+            with sweep_folders.taken_again(folder) as taken:
+                done = self._capture(
+                    self._plan.api.title, batch, folder, profile, _name(steps, batch)
+                )
         except UnsuitableError as error:
             self._add(row(str(error)))
             return True
@@ -249,12 +255,14 @@ class _Sweep:
 
     def _given_baselines(self) -> None:
         options = self._options
-        for path in options.baseline_runs:
-            run = run_file.read_plain(path)
+        given = [(path, run_file.read_plain(path)) for path in options.baseline_runs]
+        self._refuse_another_baseline({str(run.get("batch", 1)): digest(run) for _, run in given})
+        for path, run in given:
+            origin = digest(run)
             batch = run.setdefault("batch", 1)
             try:
                 run.setdefault("tokens_per_second", 1e3 * batch / run["step_ms"])
-                row = sweep_file.of_run(0, batch, run, source="file", recorded=False)
+                row = sweep_file.of_run(0, batch, run, source=FILE, origin=origin, recorded=False)
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
                 raise UnsuitableError(f"baseline {path} has a figure that is no number") from None
             if batch not in self._plan.batches:
@@ -273,11 +281,26 @@ class _Sweep:
         self._suits(0, engine_probe.probe(api))
         for batch in missing:
             folder = self._book.folder / "baseline" / f"batch-{batch}"
-            shutil.rmtree(folder, ignore_errors=True)
-            self._capture(api.title, batch, folder, False, _name(0, batch))
+            with sweep_folders.taken_again(folder):
+                self._capture(api.title, batch, folder, False, _name(0, batch))
             where = sweep_file.relative(folder, self._book.folder)
-            measured_now = run_file.read_plain(folder)
-            self._add(sweep_file.of_run(0, batch, measured_now, source="url", folder=where))
+            run = run_file.read_plain(folder)
+            self._add(sweep_file.of_run(0, batch, run, source=URL, origin=api.title, folder=where))
+
+    def _refuse_another_baseline(self, files: dict[str, str]) -> None:
+        """Rows are held against the baseline that they stand beside, and that stays one."""
+        url = self._options.baseline_url
+        for batch in self._plan.batches:
+            given = Origin(COMMAND) if 0 in self._plan.steps else None
+            if url is not None:
+                given = Origin(URL, Api(url).title)
+            elif str(batch) in files:
+                given = Origin(FILE, files[str(batch)])
+            if words := is_another(self._book.find(0, batch), given):
+                raise UnsuitableError(
+                    f"{self._book.path}: the baseline of batch {batch} was measured {words}: rows "
+                    "would not compare; give --out another folder, or no baseline to keep that one"
+                )
 
 
 def _name(steps: int, batch: int | None = None) -> str:

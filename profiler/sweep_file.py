@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from specscope.profiler import run_file, sweep_figures
+from specscope.profiler import run_file, sweep_figures, sweep_identity
 from specscope.profiler.server_errors import UnsuitableError
 from specscope.profiler.sweep_figures import BASELINE, SPECULATION, Row, measured
+from specscope.profiler.sweep_plan import Template
 
 SCHEMA_VERSION: Final = 1
 NAME: Final = "sweep.json"
@@ -29,6 +30,9 @@ _SAME: Final = {
     "repetitions": "--repetitions",
     "vocabulary": "--vocabulary",
 }
+_DIGESTS: Final = {"command": "command_digest", "baseline_command": "baseline_command_digest"}
+# Keys of a row that came later: files of before are read.
+_LATER: Final = frozenset({"origin"})
 
 
 @dataclass
@@ -42,6 +46,7 @@ class Book:
     settings: dict[str, Any]
     producer: str
     secrets: tuple[str | None, ...] = ()
+    commands: dict[str, Template | None] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     document: dict[str, Any] = field(default_factory=dict)
     _lock: int | None = None
@@ -117,6 +122,8 @@ class Book:
                 raise UnsuitableError(
                     f"{self.folder} holds other files, and no {NAME}; give --out another folder"
                 )
+            for key, name in _DIGESTS.items():
+                self.settings[name] = sweep_identity.digest(self.commands.get(key))
             return
         before = read(self.path)
         for key, option in _SAME.items():
@@ -125,9 +132,23 @@ class Book:
                     f"{self.path} is of another {option} ({_short(before.get(key))}): rows would "
                     "not compare; give --out another folder, or the same option"
                 )
+        self._compare_what_is_hidden(before)
         if before.get("baseline_command") and not self.settings["baseline_command"]:
             self.settings["baseline_command"] = before["baseline_command"]
-        self.rows = list(before["rows"])
+        self.rows = [{**dict.fromkeys(_LATER), **row} for row in before["rows"]]
+
+    def _compare_what_is_hidden(self, before: dict[str, Any]) -> None:
+        for key, name in _DIGESTS.items():
+            was, template = before.get(name), self.commands.get(key)
+            if not before.get(key) or template is None or name not in before:
+                self.settings[name] = was or sweep_identity.digest(template)
+                continue
+            if not sweep_identity.is_same(template, was):
+                raise UnsuitableError(
+                    f"{self.path} is of another {_SAME[key]}, in a word that is masked there: rows "
+                    "would not compare; give --out another folder, or the same option"
+                )
+            self.settings[name] = was
 
     def _fills(self, key: str, before: dict[str, Any]) -> bool:
         """A baseline that was not named before, or is not named again, changes no row."""
@@ -155,7 +176,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _is_row(row: Any) -> bool:
-    return isinstance(row, dict) and empty(0, 0, None).keys() <= row.keys()
+    return isinstance(row, dict) and empty(0, 0, None).keys() - _LATER <= row.keys()
 
 
 def empty(steps: int, batch: int, reason: str | None, **more: Any) -> Row:
@@ -165,6 +186,7 @@ def empty(steps: int, batch: int, reason: str | None, **more: Any) -> Row:
         "batch": batch,
         "kind": SPECULATION if steps else BASELINE,
         "source": "command",
+        "origin": None,
         "reason": reason,
         "cut": False,
         "tokens_per_second": None,

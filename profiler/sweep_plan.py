@@ -23,7 +23,12 @@ PLACEHOLDERS: Final = (STEPS, DRAFT_TOKENS, PORT)
 # A name in braces; the braces of JSON are followed by a quote.
 _PLACE: Final = re.compile(r"\{([A-Za-z_]\w*)\}")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_OF_A_SHELL: Final = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1", "&>"})
+# Quoted, or behind a backslash; else the longest operator of a shell, with the number before it.
+_OF_A_SHELL: Final = re.compile(
+    r"""'[^']*'|"(?:\\.|[^"\\])*"|\\."""
+    r"""|(?P<operator>(?:(?<!\S)\d)?(?:&>>?|>>?(?:&\d?)?|<<?<?|\|[|&]?|&&?|;;?)|\$\(|`)""",
+    re.DOTALL,
+)
 _RANGE: Final = re.compile(r"(\d{1,6})(?:\.\.(\d{1,6}))?")
 _MOST_NUMBERS: Final = 256
 
@@ -95,12 +100,11 @@ def template(option: str, command: str, url: str | None, *, varies: bool) -> Tem
         raise UnsuitableError(f"{option} holds no command")
     if "\0" in command:
         raise UnsuitableError(f"{option} holds a NUL character")
-    for word in words:
-        if word in _OF_A_SHELL:
-            raise UnsuitableError(
-                f"{option} has {word!r}, which only a shell knows: no shell runs it; write a "
-                "script, or sh -c '...'"
-            )
+    if operator := next(filter(None, (m["operator"] for m in _OF_A_SHELL.finditer(command))), ""):
+        raise UnsuitableError(
+            f"{option} has {operator!r} outside of quotes, which only a shell knows, and no shell "
+            "runs it: quote it, or write sh -c '...'"
+        )
     found = Template(tuple(variables), tuple(words))
     for name in sorted(found.names - set(PLACEHOLDERS)):
         raise UnsuitableError(

@@ -21,7 +21,7 @@ from specscope.dashboards.checked import Checked, check_line
 from specscope.dashboards.progress import reading
 from specscope.dashboards.safe_text import clean
 from specscope.dashboards.units import size_text
-from specscope.dashboards.writing import write_text
+from specscope.dashboards.writing import prove_file, prove_folder, write_text
 from specscope.traces.errors import EvidenceError, UsageError
 from specscope.traces.load import DEFAULT_MAX_TEXT_BYTES, load
 from specscope.traces.run import Run
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 STDIN = STDOUT = "-"
 # First bytes of what specscope writes: only such a file may be overwritten by `--json PATH`,
 # where PATH may have been meant as a trace.
+_OWN_PAGE = b'<meta name="generator" content="specscope '
 _OWN_BEGINNINGS = (b'{\n  "schema_version":', b"<!-- specscope report -->")
 
 
@@ -73,6 +74,7 @@ def run(request: Request) -> int:
     request = _sorted_out(request)
     wanted = [checks.parse(text) for text in request.checks]
     rules = activities.load_rules(request.activity_rules)
+    _prove_files(request)
     _say_reader(request)
     with _timed(request, "read"):
         found = _load(request)
@@ -129,6 +131,34 @@ def _is_path(value: str, option: str, request: Request) -> bool:
     raise UsageError(
         f"--{option} {clean(value, 200)}: that file is there and is no report, so it is not "
         f"overwritten; for stdout write --{option} behind the paths"
+    )
+
+
+def _prove_files(request: Request) -> None:
+    """Before anything long: that every file can be written, and none of somebody else is lost."""
+    if request.parquet is not None:
+        from specscope.dashboards.parquet import refuse_other_tables
+
+        prove_folder(request.parquet)
+        refuse_other_tables(request.parquet)
+    if request.html is not None:
+        prove_file(request.html)
+        _refuse_other_page(request.html)
+    for name in (request.json, request.markdown):
+        if name not in (None, STDOUT):
+            prove_file(Path(str(name)))
+
+
+def _refuse_other_page(path: Path) -> None:
+    """A page of specscope may be written anew; another file was not meant."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        if _OWN_PAGE in file.read(4096):
+            return
+    raise UsageError(
+        f"{clean(path, 200)} is there and is no page of specscope, so it is not overwritten; give "
+        "--html another file"
     )
 
 

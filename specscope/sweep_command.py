@@ -48,6 +48,8 @@ def run(
             say=talk.say,
             tick=talk.tick,
         )
+        if json_to not in (None, STDOUT):
+            _prove(Path(str(json_to)), options.out)
         if dry:
             return _show(options, plan(options))
         with _terminated_as_interrupted(), talk:
@@ -69,6 +71,22 @@ def run(
             f"are in {options.out}"
         )
     return exits.DONE
+
+
+def _prove(path: Path, out: Path) -> None:
+    """Before hours of measuring: the file can be written, and is nobody else's."""
+    from specscope.dashboards.writing import prove_file
+
+    if path.resolve().parent != out.resolve():  # made by the sweep
+        prove_file(path)
+    if path.is_file() and path.stat().st_size:
+        try:
+            sweep_file.read(path)
+        except UnsuitableError as error:
+            raise UsageError(
+                f"--json {clean(path, 200)}: that file is there and is no sweep, so it is not "
+                "overwritten; name another file"
+            ) from error
 
 
 def shares(folder: Path) -> dict[str, float] | None:

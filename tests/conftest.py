@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from tests import waiting
 from tests.shared import MISSING, NOT_INSTALLED
+
+WATCHDOG = waiting.Watchdog()
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--update-golden` writes the golden files anew; the diff is to be reviewed."""
     parser.addoption("--update-golden", action="store_true", help="write golden files anew")
+
+
+def pytest_configure() -> None:
+    """Nothing captures standard error yet."""
+    WATCHDOG.open(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A test that hangs ends the run, and says where it stood."""
+    if item.get_closest_marker("long"):
+        return (yield)
+    with WATCHDOG.on(waiting.MOST_SECONDS):
+        return (yield)
+
+
+def pytest_unconfigure() -> None:
+    """So does the end of the run: threads that are waited for, locks of a finished interpreter."""
+    WATCHDOG.arm(waiting.END_SECONDS)
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ import os
 import pty
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from specscope import exits
 from specscope.capture_command import Talk
 from specscope.cli import _group
+from tests import waiting
 from tests.dashboards import reports
 from tests.profiler.fake_servers import SECRET, FakeSglang, FakeVllm, Faults
 from tests.test_cli import Done
@@ -178,11 +178,9 @@ def test_sigterm_ends_the_profile_as_ctrl_c_does(tmp_path: Path) -> None:
         started = subprocess.Popen(
             [*program, "--out", str(tmp_path / "out")], stderr=subprocess.PIPE, text=True
         )
-        until = time.monotonic() + 60
-        while not fake.asked("/start_profile") and time.monotonic() < until:
-            time.sleep(0.05)
+        waiting.until(lambda: fake.asked("/start_profile"), "the profile starts")
         started.terminate()
-        _, said = started.communicate(timeout=60)
+        _, said = started.communicate(timeout=waiting.PATIENCE)
         paths = [path for _, path, _ in fake.calls]
     assert "/stop_profile" in paths[paths.index("/start_profile") :]
     assert started.returncode == exits.INTERRUPTED

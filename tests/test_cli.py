@@ -279,6 +279,52 @@ def test_a_place_that_cannot_be_written_is_one_line(run: Run, tmp_path: Path) ->
     assert "cannot write" in done.line
 
 
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [("--html", "none/p.html"), ("--json", "none/r.json"), ("--markdown", "none/r.md"),
+     ("--parquet", "file/tables")],
+)  # fmt: skip
+def test_what_cannot_be_written_is_said_before_anything_is_read(
+    run: Run, tmp_path: Path, option: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*args: Any, **more: Any) -> Any:
+        raise AssertionError("read first")
+
+    monkeypatch.setattr(analyze_command, "load", read)
+    (tmp_path / "file").write_text("")
+    done = run(BUNDLED, option, tmp_path / name)
+    assert done.code == 2
+    assert "cannot write" in done.line
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "words"),
+    [
+        ("--html", "notes.html", "is no page of specscope"),
+        ("--json", "notes.json", "is no report"),
+        ("--markdown", "notes.md", "is no report"),
+        ("--parquet", "ops.parquet", "is no table of specscope"),
+    ],
+)
+def test_a_file_of_somebody_else_is_not_overwritten(
+    run: Run, tmp_path: Path, option: str, name: str, words: str
+) -> None:
+    path = tmp_path / name
+    path.write_text("years of work")
+    done = run(BUNDLED, option, tmp_path if option == "--parquet" else path)
+    assert done.code == 2
+    assert words in done.line
+    assert path.read_text() == "years of work"
+
+
+def test_what_specscope_wrote_is_written_anew(run: Run, tmp_path: Path) -> None:
+    for _ in range(2):
+        done = run(BUNDLED, "--html", tmp_path / "p.html", "--json", tmp_path / "r.json",
+                   "--markdown", tmp_path / "r.md", "--parquet", tmp_path / "t")  # fmt: skip
+        assert done.code == 0
+
+
 def test_json_is_the_same_from_run_to_run_and_with_and_without_the_cache(
     run: Run, tmp_path: Path
 ) -> None:

@@ -7,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from specscope import exits
 from specscope.cli import _group
 from specscope.sweep_command import shares
+from tests import waiting
 from tests.dashboards import reports
 from tests.profiler.fake_servers import SECRET
 from tests.test_cli import Done
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = shlex.join([sys.executable, str(ROOT / "tests" / "profiler" / "fake_program.py")])
 COMMAND = f"{PROGRAM} --port {{port}} --steps {{steps}}"
 PLAIN = f"{PROGRAM} --port {{port}}"
-SMALL = ("--prompt-tokens", "8", "--tokens", "96", "--timeout", "20", "--ready-timeout", "20")
+SMALL = ("--prompt-tokens", "8", "--tokens", "96", "--timeout", "120", "--ready-timeout", "600")
 
 Run = Callable[..., Done]
 
@@ -115,6 +115,31 @@ def test_wrong_options_are_one_line(run: Run, arguments: tuple[str, ...]) -> Non
     assert done.line
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("none/r.json", "cannot write"), ("", "is a folder"), ("notes", "is no sweep, so it is not")],
+)
+def test_a_json_file_that_cannot_be_written_is_said_before_anything_starts(
+    run: Run, tmp_path: Path, name: str, words: str
+) -> None:
+    notes = tmp_path / "notes"
+    notes.write_text('{"schema_version": 1}')
+    done = run("--command", COMMAND, "--steps", "1", "--json", tmp_path / name, "--out",
+               tmp_path / "out", *SMALL)  # fmt: skip
+    assert done.code == exits.WRONG_USAGE
+    assert words in done.line
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+    assert notes.read_text() == '{"schema_version": 1}'
+
+
+def test_a_json_file_of_an_earlier_sweep_is_written_anew(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    for _ in range(2):
+        run("--command", "no-such {port} {steps}", "--steps", "1", "--json", file, "--out",
+            tmp_path / "out", *SMALL)  # fmt: skip
+        assert json.loads(file.read_text())["rows"][0]["steps"] == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_told_to_end_it_takes_its_servers_with_it(number: signal.Signals, tmp_path: Path) -> None:
     pids, out = tmp_path / "pids", tmp_path / "out"
@@ -123,12 +148,13 @@ def test_told_to_end_it_takes_its_servers_with_it(number: signal.Signals, tmp_pa
         "--command", f"{COMMAND} --fault hangs --when-steps 2 --workers plain --pids {pids}",
         "--out", str(out), "--repetitions", "1", *SMALL,
     ]  # fmt: skip
-    process = subprocess.Popen(program, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    until = time.monotonic() + 60
-    while not (pids.exists() and len(pids.read_text().split()) == 6) and time.monotonic() < until:
-        time.sleep(0.05)
+    with waiting.signals_heard():
+        process = subprocess.Popen(program, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    waiting.until(
+        lambda: pids.exists() and len(pids.read_text().split()) == 6, "the second server runs"
+    )
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=waiting.PATIENCE)
     assert process.returncode == exits.INTERRUPTED
     assert err.splitlines()[-1] == "specscope: interrupted"
     assert f"what was measured is in {out}" in err
@@ -144,15 +170,11 @@ def test_killed_it_takes_the_server_that_it_started_with_it(tmp_path: Path) -> N
         "--command", f"{COMMAND} --fault hangs --pids {pids}", "--out", str(tmp_path / "out"),
     ]  # fmt: skip
     process = subprocess.Popen(program, cwd=ROOT)
-    until = time.monotonic() + 30
-    while not (pids.exists() and pids.read_text()) and time.monotonic() < until:
-        time.sleep(0.05)
+    waiting.until(lambda: pids.exists() and pids.read_text(), "the server runs")
     process.kill()
     process.wait()
     (pid,) = pids.read_text().split()
-    while _runs(pid) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not _runs(pid)
+    waiting.until(lambda: not _runs(pid), "it is gone")
 
 
 def _runs(pid: str) -> bool:

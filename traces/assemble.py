@@ -55,6 +55,7 @@ def assemble(files: Sequence[FileTables], *, chosen_by_us: bool) -> Assembled:
     notes: list[Note] = []
     listed: list[str] = []
     ranks = [(file.path, tables) for file in files for tables in file.ranks]
+    _refuse_windows_of_one_process(files)
     for file in files:
         notes += _many_in_one(file)
     ranks = _numbered(ranks, notes)
@@ -81,6 +82,8 @@ def _name(path: str) -> str:
 def _many_in_one(file: FileTables) -> list[Note]:
     if len(file.ranks) < 2:
         return []
+    if "nsys" in file.ranks[0].facts:
+        return _nsys_ranks(file)
     names = ", ".join(f"rank {tables.rank}" for tables in file.ranks)
     title = _title(file.path)
     if file.ranks[0].facts["label"] is not None:
@@ -89,6 +92,34 @@ def _many_in_one(file: FileTables) -> list[Note]:
     text = f"{len(file.ranks)} traces in one file ({names}): {title}; all are read"
     mend = "several ranks wrote to one path: give each rank a file of its own"
     return [Note("many_documents", text, mend)]
+
+
+def _nsys_ranks(file: FileTables) -> list[Note]:
+    """One export may hold every rank; a note where only their order tells which is which."""
+    if file.ranks[0].facts["nsys"]["ranks_by"] != "order":
+        return []
+    order = ", ".join(f"{tables.facts['pid']} is rank {tables.rank}" for tables in file.ranks)
+    text = f"nothing in {_title(file.path)} numbers its ranks: by order, process {order}"
+    return [Note("rank_unknown", text)]
+
+
+def _refuse_windows_of_one_process(files: Sequence[FileTables]) -> None:
+    """Two recordings of one process that do not overlap are windows, and no ranks of one run."""
+    seen: dict[int, list[tuple[str, int, int]]] = {}
+    for file in files:
+        for tables in file.ranks:
+            if "nsys" not in tables.facts:
+                continue
+            known, pid = tables.facts["nsys"], tables.facts["pid"]
+            base = tables.facts["clock_base_ns"] or 0
+            start, end = base + known["first_ns"], base + known["last_ns"]
+            for path, other_start, other_end in seen.get(pid, ()):
+                if max(start, other_start) >= min(end, other_end):
+                    raise UsageError(
+                        f"{printable(path, 200)} and {printable(file.path, 200)} are two windows "
+                        f"of process {pid}, not two ranks; give one of them"
+                    )
+            seen.setdefault(pid, []).append((file.path, start, end))
 
 
 def _numbered(ranks: Sequence[_Named], notes: list[Note]) -> list[_Named]:

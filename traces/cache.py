@@ -62,7 +62,11 @@ def max_bytes() -> int:
 
 
 def fingerprint(path: Path) -> str:
-    """sha256 of a file's size, head, tail and sampled blocks, in hex."""
+    """sha256 of a file's size, head, tail and sampled blocks, in hex; of a folder, of its files."""
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.is_file())
+        parts = [(file.name, file.stat().st_mtime_ns, fingerprint(file)) for file in files]
+        return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:

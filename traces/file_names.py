@@ -15,9 +15,10 @@ from typing import Final
 class FileName:
     """A file name taken apart; None or empty where it does not say.
 
-    `role` is one of trace, cycle_log, merged, frontend, graph_capture, unfinished, memory, table,
-    context, report, other. `group` is equal for the files of one server, `capture` for those of one
-    capture where the writer gives all ranks one id, and `worker` for those of one process.
+    `role` is one of trace, nsys, cycle_log, merged, frontend, graph_capture, unfinished, memory,
+    table, context, report, other. `group` is equal for the files of one server, `capture` for
+    those of one capture where the writer gives all ranks one id, and `worker` for those of one
+    process.
     """
 
     name: str
@@ -54,7 +55,8 @@ ROLES: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (r"merged-.*\.json(\.gz)?", "merged", "the ranks of one capture merged into one file"),
     (r".*\.(json|trace)(\.gz)?|.*\.gz", "trace", ""),
-    (r".*\.(sqlite|nsys-rep|qdrep|qdstrm)", "report", "Nsight input, not read yet"),
+    (r".*\.(sqlite|nsys-rep|qdrep)", "nsys", "a recording of Nsight Systems"),
+    (r".*\.qdstrm", "report", "a raw recording of Nsight Systems that was never made a report"),
     (r"specscope-cycles-.*\.arrows", "cycle_log", "a cycle log, read where there is no trace"),
     (r".*\.(parquet|md|html|csv|log|txt|py|sh|arrow)", "report", "not a trace"),
     (r".*", "other", "not a trace by its name"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from . import nsys_notes
 from .run import Note, RankTables
 from .sniff import printable
 
@@ -45,6 +46,8 @@ def notes_on(tables: RankTables) -> list[Note]:
     if facts["frames_share"] > FRAMES_SHARE:
         text = f"{where}: {facts['frames_share']:.0%} of the events are Python frames"
         notes.append(Note("mostly_frames", text, "record without stacks (with_stack false)"))
+    if "nsys" in facts:
+        notes += nsys_notes.notes_on(tables)
     notes += _loss_notes(tables, where)
     return notes
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from . import nsys_windows
 from .errors import TraceFormatError, UsageError
 from .file_names import FileName, read_name, why_not_read
+from .nsys_folder import is_export
 from .run import Note
 from .sniff import HEAD_BYTES, check_head, printable, unpacked_head
 
@@ -53,15 +55,23 @@ class _Capture:
         return max(file.mtime_ns for file in self.files)
 
 
-def choose(folder: Path) -> Choice:
+def choose(
+    folder: Path, window: Callable[[Path], nsys_windows.Window] = nsys_windows.window_of
+) -> Choice:
     """The newest capture in `folder`, or in the folders right below when it has none itself.
 
-    Raises TraceFormatError when there is no trace, UsageError when the folder cannot be read.
+    `window` tells when a recording of Nsight Systems was made; they are read where there is no
+    Kineto trace. Raises TraceFormatError when there is no trace, UsageError when the folder cannot
+    be read.
     """
-    own = _choose_here(folder)
+    own = _choose_here(folder, window)
     if own.files and not _is_graph_capture(own):
         return own
-    below = [(child, _choose_here(child)) for child in children(folder, folders=True)]
+    below = [
+        (child, _choose_here(child, window))
+        for child in children(folder, folders=True)
+        if not is_export(child)
+    ]
     found = [(child, choice) for child, choice in below if choice.files]
     served = [(child, choice) for child, choice in found if not _is_graph_capture(choice)]
     if own.files and not served:
@@ -92,7 +102,7 @@ def _is_graph_capture(choice: Choice) -> bool:
     return all(read_name(path.name).role == "graph_capture" for path in choice.files)
 
 
-def _choose_here(folder: Path) -> Choice:
+def _choose_here(folder: Path, window: Callable[[Path], nsys_windows.Window]) -> Choice:
     """The newest capture among the files right in `folder`; no files when there is none."""
     traces: list[_File] = []
     others: list[_File] = []
@@ -104,7 +114,7 @@ def _choose_here(folder: Path) -> Choice:
             traces.append(file)
         elif _is_aside(file):
             others.append(file)
-        elif file.name.role != "context":
+        elif file.name.role not in ("context", "nsys"):
             listed.append(_line(path, reason or why_not_read(path.name)))
 
     captures = _captures(file for file in traces if file.name.role == "trace")
@@ -117,10 +127,19 @@ def _choose_here(folder: Path) -> Choice:
             listed += [_line(file.path, why_not_read(file.path.name)) for file in rest]
         else:
             captures = [_Capture((file,)) for file in rest]
+    exports = nsys_windows.candidates(
+        [*children(folder, folders=False), *children(folder, folders=True)]
+    )
     logs = [file for file in others if file.name.role == "cycle_log"]
+    if captures:
+        listed += [
+            _line(path, "of Nsight Systems; the torch profiler's is read") for path in exports
+        ]
+    elif exports:
+        return _newest_exports(exports, window, [*listed, *_lines(logs)])
     if not captures and logs:
         return _newest_logs(logs, listed)
-    listed += [_line(file.path, why_not_read(file.path.name)) for file in logs]
+    listed += _lines(logs)
     if not captures:
         return Choice((), tuple(sorted(listed)))
     order = [captures[index] for index in _newest_first(captures)]
@@ -129,6 +148,19 @@ def _choose_here(folder: Path) -> Choice:
     notes = [_several(len(order), _title(newest))] if older else []
     files = sorted(newest.files, key=_by_rank)
     return Choice(tuple(file.path for file in files), tuple(sorted(listed)), tuple(notes))
+
+
+def _newest_exports(
+    exports: list[Path], window: Callable[[Path], nsys_windows.Window], listed: list[str]
+) -> Choice:
+    """The recordings of Nsight Systems that were made together, the newest ones."""
+    chosen = nsys_windows.choose(exports, window)
+    listed += [_line(path, why) for path, why in chosen.others]
+    return Choice(chosen.files, tuple(sorted(listed)), chosen.notes)
+
+
+def _lines(files: Iterable[_File]) -> list[str]:
+    return [_line(file.path, why_not_read(file.path.name)) for file in files]
 
 
 def _newest_logs(files: list[_File], listed: list[str]) -> Choice:

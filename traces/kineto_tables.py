@@ -86,6 +86,7 @@ def range_table(events: Events, ranges: Ints) -> pa.Table:
             pa.array(np.arange(len(ranges))),
             _dictionary(kind, names.RANGE_KINDS, np.int8),
             _dictionary(codes, texts, np.int32),
+            pa.nulls(len(ranges), schema.NAME),
             pa.array(events.pid[ranges]),
             pa.array(events.tid[ranges]),
             pa.array(events.start[ranges]),

@@ -6,14 +6,14 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from . import attach_reports, cycle_log, nsys_export, nsys_program
+from . import attach_reports, cycle_log, nsys_export, nsys_program, nsys_windows
 from . import cache as cache_of
 from .assemble import FileTables, assemble
 from .context import read_context
@@ -23,11 +23,13 @@ from .file_names import read_name
 from .file_notes import notes_on
 from .folder import Choice, choose
 from .kineto_names import FRAME_NEEDLES
+from .nsys_folder import is_export
 from .read import STDIN, read_file, read_stream
 from .run import Note, RankTables, Run
 from .scan import reader_name
 from .server_args import read_server_args
-from .sniff import printable
+from .sniff import path_text, printable
+from .twins import without_twins
 
 DEFAULT_MAX_TEXT_BYTES: Final = 64 << 30
 
@@ -61,7 +63,8 @@ def load(
     options = ScanOptions(
         all_frames=all_frames, frame_needles=FRAME_NEEDLES, max_text_bytes=max_text_bytes
     )
-    choice, chosen_by_us = _choose(given)
+    exporting = partial(nsys_export.exported, nsys=nsys, timeout=export_timeout, use_cache=cache)
+    choice, chosen_by_us = _choose(given, exporting)
     files = _of_rank(choice.files, rank) if chosen_by_us else choice.files
     logs = [file for file in files if file.is_file() and cycle_log.is_log(file)]
     if logs and len(logs) < len(files):
@@ -69,8 +72,8 @@ def load(
     if logs:
         tables = _read_logs(logs)
     else:
-        exporting = partial(nsys_export.exported, nsys=nsys, timeout=export_timeout)
-        tables = _read_all(files, options, exporting, use_cache=cache, on_progress=on_progress)
+        tables = _read_all(files, options, exporting, on_progress=on_progress, use_cache=cache)
+    tables, twin_notes = without_twins(tables)
     assembled = assemble(tables, chosen_by_us=chosen_by_us)
     ranks = _only(assembled.ranks, rank)
     if logs:
@@ -79,25 +82,28 @@ def load(
     context, context_notes = _context(files)
     if logs:
         context = {**_server_args(logs), **context}
-    notes = [*choice.notes, *assembled.notes, *context_notes]
+    notes = [*choice.notes, *twin_notes, *assembled.notes, *context_notes]
     for found in ranks:
         notes += notes_on(found)
     listed = choice.listed + assembled.listed
     return Run(ranks, tuple(dict.fromkeys(notes)), context, listed)
 
 
-def _choose(given: Sequence[str | Path]) -> tuple[Choice, bool]:
+def _choose(given: Sequence[str | Path], exporting: Exporting) -> tuple[Choice, bool]:
     """The files to read, and whether they are a folder's (True) or were named by the user."""
     if not given:
         raise UsageError("no trace given; give files or a folder")
     paths = [Path(path) for path in given]
     for path in paths:
         check_exists(path)
-    if len(paths) == 1 and str(paths[0]) != STDIN and paths[0].is_dir():
-        return choose(paths[0]), True
-    choices = [
-        choose(path) if str(path) != STDIN and path.is_dir() else Choice((path,)) for path in paths
-    ]
+
+    def window(path: Path) -> nsys_windows.Window:
+        with _readable(path, exporting) as source:
+            return nsys_windows.window_of(source)
+
+    if len(paths) == 1 and _is_folder(paths[0]):
+        return choose(paths[0], window), True
+    choices = [choose(path, window) if _is_folder(path) else Choice((path,)) for path in paths]
     files = [file for choice in choices for file in choice.files]
     captured = [file for file in files if read_name(file.name).role == "graph_capture"]
     if captured and len(captured) < len(files):
@@ -110,6 +116,11 @@ def _choose(given: Sequence[str | Path]) -> tuple[Choice, bool]:
     listed = tuple(line for choice in choices for line in choice.listed)
     notes = tuple(note for choice in choices for note in choice.notes)
     return Choice(tuple(files), listed, notes), False
+
+
+def _is_folder(path: Path) -> bool:
+    """A folder with traces in it; the folder of one export is a trace itself."""
+    return str(path) != STDIN and path.is_dir() and not is_export(path)
 
 
 def check_exists(path: Path) -> None:
@@ -180,11 +191,10 @@ def _read_all(
 
     def read(path: Path) -> FileTables:
         nonlocal done
-        with contextlib.ExitStack() as stack:
-            source = path
-            if nsys_export.is_report(path) or nsys_export.is_raw(path):
-                source = stack.enter_context(exporting(path, use_cache=use_cache))
+        with _readable(path, exporting) as source:
             tables = read_one(source, options, use_cache=use_cache)
+            if source != path:
+                tables = _of_report(tables, path)
         done += 1
         if on_progress is not None:
             on_progress(path.name, done / len(files))
@@ -198,6 +208,23 @@ def _read_all(
         except BaseException:
             nsys_program.end_calls()  # else the pool waits for them
             raise
+
+
+@contextlib.contextmanager
+def _readable(path: Path, exporting: Exporting) -> Iterator[Path]:
+    """What can be read: the file itself, or the export of a report of Nsight Systems."""
+    if nsys_export.is_report(path) or nsys_export.is_raw(path):
+        with exporting(path) as source:
+            yield source
+    else:
+        yield path
+
+
+def _of_report(tables: FileTables, report: Path) -> FileTables:
+    """The tables of an export in the name of the report that it was made of."""
+    facts = {"path": path_text(report), "bytes": report.stat().st_size}
+    ranks = tuple(replace(rank, facts={**rank.facts, **facts}) for rank in tables.ranks)
+    return FileTables(str(report), ranks)
 
 
 def _read_logs(paths: Sequence[Path]) -> list[FileTables]:
@@ -218,7 +245,7 @@ def available_cores() -> int:
 def read_one(path: Path, options: ScanOptions, *, use_cache: bool) -> FileTables:
     """The tables of one file, from the cache when they are there."""
     try:
-        if not path.is_file():
+        if not path.is_file() and not path.is_dir():
             title = "standard input" if str(path) == STDIN else str(path)
             return FileTables(title, tuple(read_stream(path, options)))
         content = cache_of.fingerprint(path)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from . import kineto, sniff
+from . import kineto, nsys, sniff
 from .errors import TraceFormatError
 from .events import Document, ScanOptions
 from .run import RankTables
@@ -20,6 +20,8 @@ _RECORD: Final = "start the profiler while requests are running"
 
 def read_file(path: Path, fingerprint: str, options: ScanOptions) -> list[RankTables]:
     """The ranks in the file at `path`. Raises TraceFormatError, in one line, and OSError."""
+    if path.is_dir() or sniff.is_database(path):
+        return nsys.read(path, fingerprint)
     packed = sniff.check(path)
     documents = documents_of(path, options, path.name)
     source = kineto.Source(

@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from . import schema
+
 
 @dataclass(frozen=True)
 class RankTables:
@@ -32,6 +34,8 @@ class RankTables:
     losses: pa.Table
     sources: pa.Table
     facts: dict[str, Any] = field(default_factory=dict)
+    range_args: pa.Table = field(default_factory=schema.RANGE_ARGS.empty_table)  # NVTX only
+    marks: pa.Table = field(default_factory=schema.MARKS.empty_table)  # NVTX only
     cycle_log: pa.Table | None = None  # in place of ops, calls and ranges
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 NAME = pa.dictionary(pa.int32(), pa.string())
 WORD = pa.dictionary(pa.int8(), pa.string())
@@ -55,10 +55,31 @@ RANGES = _schema(
     ("range_id", pa.int64(), "row number, in file order"),
     ("kind", WORD, "annotation, nvtx, operator, frame, module"),
     ("name", NAME, "text of the range"),
+    ("domain?", NAME, "NVTX domain; null: the default one, or no NVTX"),
     ("pid", pa.int64(), "process; negative: see tracks"),
     ("tid", pa.int64(), "thread; negative: see tracks"),
     ("start_ns", pa.int64(), "start on the host"),
     ("end_ns", pa.int64(), "end on the host"),
+)
+
+RANGE_ARGS = _schema(
+    ("range_id", pa.int64(), "the range, see ranges"),
+    ("form", WORD, "push_pop, start_end, open (no end on record: it ends with the recording)"),
+    ("end_pid?", pa.int64(), "process that ended it, where it is another"),
+    ("end_tid?", pa.int64(), "thread that ended it, where it is another"),
+    ("category?", pa.int64(), "NVTX category"),
+    ("payload_int?", pa.int64(), "payload, where it is an integer"),
+    ("payload_float?", pa.float64(), "payload, where it is a floating-point number"),
+    ("payload_text?", pa.string(), "payload, where it is JSON"),
+)
+
+MARKS = _schema(
+    ("mark_id", pa.int64(), "row number, in file order"),
+    ("name", NAME, "text of the mark"),
+    ("domain?", NAME, "NVTX domain; null: the default one"),
+    ("pid", pa.int64(), "process"),
+    ("tid", pa.int64(), "thread"),
+    ("time_ns", pa.int64(), "time on the host"),
 )
 
 COLLECTIVES = _schema(
@@ -111,6 +132,8 @@ TABLES = {
     "ops": OPS,
     "calls": CALLS,
     "ranges": RANGES,
+    "range_args": RANGE_ARGS,
+    "marks": MARKS,
     "collectives": COLLECTIVES,
     "tracks": TRACKS,
     "losses": LOSSES,

@@ -62,6 +62,11 @@ def is_secret_name(name: str) -> bool:
     return _kind(name)[0]
 
 
+def is_surely_secret(name: str) -> bool:
+    """Whether it is one by more than its last word: `--api-key`, `HF_TOKEN`, not `--sort-key`."""
+    return _kind(name)[0] and _is_sure(name)
+
+
 def is_count_of(name: str) -> bool:
     """Whether a name may also be that of numbers: `tokens`, `key`, `token_id`."""
     return _kind(name)[1]
@@ -75,16 +80,10 @@ def is_header(name: str) -> bool:
 @lru_cache(4096)
 def _kind(name: str) -> tuple[bool, bool]:
     """Whether it may be secret, and whether numbers of that name are not."""
-    if _SURE.search(name.lower()):
-        return True, False
     words = _words(name)
-    if _is_password(words):
-        return True, False
-    for before, word in pairwise(words):
-        if before in _OF_KEYS and word in {"key", "keys"}:
-            return True, word == "keys"
-        if before in _OF_TOKENS and word in {"token", "tokens"}:
-            return True, word == "tokens"
+    if _is_sure(name):
+        by_word = _SURE.search(name.lower()) or _is_password(words)
+        return True, not by_word and _named(words) in {"keys", "tokens"}
     ids = False
     while len(words) > 1 and (words[-1].isdigit() or words[-1] in _BEHIND):
         ids = ids or words[-1] in {"id", "ids"}
@@ -99,6 +98,21 @@ def _kind(name: str) -> tuple[bool, bool]:
     if last in {"key", "keys"}:
         return True, last == "keys" or len(words) == 1
     return False, False
+
+
+def _is_sure(name: str) -> bool:
+    words = _words(name)
+    return bool(_SURE.search(name.lower()) or _is_password(words) or _named(words))
+
+
+def _named(words: list[str]) -> str:
+    """The word that another one before it makes a secret: `key` of `api key`; else nothing."""
+    for before, word in pairwise(words):
+        if before in _OF_KEYS and word in {"key", "keys"}:
+            return word
+        if before in _OF_TOKENS and word in {"token", "tokens"}:
+            return word
+    return ""
 
 
 def _is_password(words: list[str]) -> bool:

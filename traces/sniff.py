@@ -20,9 +20,12 @@ GZIP: Final = b"\x1f\x8b"
 
 # Key of the metadata in the schema of a cycle log; the writer in `profiler` has it too.
 CYCLE_LOG_MARK: Final = "specscope_cycle_log"
+_SQLITE: Final = b"SQLite format 3\x00"
 _ARROW_STREAM: Final = b"\xff\xff\xff\xff"
 
 _KINETO = "give the Kineto trace (*.trace.json or *.trace.json.gz) of the same run"
+_SQLITE_EXPORT = "export the report with nsys export --type=sqlite"
+_EXPORT_FOLDER = "of an Nsight Systems export give the folder that all its tables are in"
 _UNPACK = "unpack it first: only gzip and plain text are read"
 _SHOW_KEYS: Final = 6
 
@@ -38,11 +41,6 @@ class Kind:
 
 # First bytes of the file itself.
 BINARY: Final = (
-    Kind(
-        rb"SQLite format 3\x00",
-        "an SQLite database (Nsight Systems export or rocpd), and Nsight input is not read yet",
-        _KINETO,
-    ),
     Kind(rb"\x80[\x02-\x05]", "a Python pickle, which is never opened", _KINETO),
     Kind(rb"\x28\xb5\x2f\xfd", "compressed with zstd", _UNPACK),
     Kind(rb"\xfd7zXZ", "compressed with xz", _UNPACK),
@@ -51,8 +49,8 @@ BINARY: Final = (
     Kind(rb"\x04\x22\x4d\x18", "compressed with lz4", _UNPACK),
     Kind(rb"7z\xbc\xaf", "a 7z archive", _UNPACK),
     Kind(rb"(?s).{257}ustar", "a tar archive", _UNPACK),
-    Kind(rb"PAR1", "a Parquet file", _KINETO),
-    Kind(rb"\xff\xff\xff\xff", "an Arrow stream that is no cycle log of specscope", _KINETO),
+    Kind(rb"PAR1", "a Parquet file", _EXPORT_FOLDER),
+    Kind(rb"\xff\xff\xff\xff", "an Arrow stream that is no cycle log of specscope", _EXPORT_FOLDER),
     Kind(rb"ARROW1", "an Arrow file", _KINETO),
     Kind(
         rb"(?s).{12}.{0,64}brain\.Event",
@@ -90,13 +88,13 @@ TEXT: Final = (
     ),
     Kind(rb'\{\s*"rocprofiler-sdk-tool"', "a rocprofv3 file", _KINETO),
     Kind(rb'\{\s*"(\$schema|stackFrames|nodes)"', "a profile of another tool", _KINETO),
-    Kind(rb'\{\s*"Type"\s*:', "an Nsight Systems JSON export, not read yet", _KINETO),
+    Kind(rb'\{\s*"Type"\s*:', "an Nsight Systems JSON export, which has no schema", _SQLITE_EXPORT),
     Kind(rb"\[\s*\[", "a memory timeline, which holds sizes without a timeline of work", _KINETO),
     Kind(rb"-{8,}[\s-]*\n\s*Name\s", "a text table of the profiler", _KINETO),
 )
 
 NAMES: Final = (
-    (re.compile(r".*\.(nsys-rep|qdrep|qdstrm)"), "an Nsight Systems report, not read yet", _KINETO),
+    (re.compile(r".*\.(nsys-rep|qdrep|qdstrm)"), "an Nsight Systems report", _SQLITE_EXPORT),
     (
         re.compile(r"events\.out\.tfevents\..*"),
         "a TensorBoard event file",
@@ -114,6 +112,12 @@ def check(path: Path) -> bool:
         raw = file.read(HEAD_BYTES)
     check_head(raw, path.name)
     return raw.startswith(GZIP)
+
+
+def is_database(path: Path) -> bool:
+    """Is the file at `path` an SQLite database, as Nsight Systems exports them?"""
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
 
 
 def check_head(raw: bytes, name: str) -> None:

@@ -32,7 +32,7 @@ def _cycles(name: str) -> list[dict[str, Any]] | None:
 def _answers() -> list[Any]:
     rows = []
     for name, case in EXPECTED.items():
-        if not name.endswith((".json", ".json.gz")):
+        if not name.endswith((".json", ".json.gz", ".sqlite")):
             continue
         partition = case.get("partition", case.get("partition_each"))
         if name.startswith("b11"):

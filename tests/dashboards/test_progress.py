@@ -8,6 +8,7 @@ import time
 import pytest
 
 from specscope.dashboards import progress
+from tests import waiting
 
 
 class Terminal(io.StringIO):
@@ -45,6 +46,6 @@ def test_a_long_read_shows_what_was_read(monkeypatch: pytest.MonkeyPatch) -> Non
         assert told is not None
         time.sleep(0.05)
         told("rank0\x1b]0;title\x07.trace.json.gz", 0.5)
-        time.sleep(0.3)
+        waiting.until(lambda: "rank0" in file.getvalue(), "it is drawn")
     assert "read rank0\\x1b]0;title" in file.getvalue()
     assert "\x1b]0;" not in file.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 from specscope.profiler import attach, grammar, ranges
+from tests import waiting
 from tests.profiler import toys, toys_unrun
 
+WRITERS = ("specscope-cycle-log", "server log", "specscope-load")
 TOYS = ("sglang", "vllm", "lmdeploy", "tensorrt_llm")
 
 
@@ -53,6 +56,17 @@ class _Range:
 
     def __exit__(self, *raised: object) -> None:
         self.record.depth -= 1
+
+
+@pytest.fixture(autouse=True)
+def no_writer_is_left() -> Iterator[None]:
+    """A thread that goes on behind its test takes its share of the time of all later ones."""
+    before = set(threading.enumerate())
+    yield
+    ranges.shutdown()
+    for thread in set(threading.enumerate()) - before:
+        if thread.name in WRITERS:
+            waiting.joined(thread)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable
 
 from tests.shared import needed
+from tests.waiting import PATIENCE
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -32,7 +33,7 @@ def free_ports(count: int) -> int:
 def page(port: int) -> str:
     """What is served there now."""
     url = f"http://127.0.0.1:{port}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
         return str(answer.read().decode("utf-8"))
 
 
@@ -46,7 +47,7 @@ def parsed(text: str) -> Samples:
     }
 
 
-def scraped(port: int, until: Callable[[Samples], bool], seconds: float = 20.0) -> Samples:
+def scraped(port: int, until: Callable[[Samples], bool], seconds: float = PATIENCE) -> Samples:
     """The page once `until` holds of it; fails after so long."""
     end = time.monotonic() + seconds
     found: Samples = {}

@@ -11,6 +11,7 @@ import pytest
 
 from specscope.profiler.http_api import Api
 from specscope.profiler.server_errors import ServerError, UnsuitableError
+from tests import waiting
 from tests.profiler.fake_servers import FakeSglang
 
 KEY = "PLANTED8"
@@ -84,7 +85,7 @@ def dripping(request: pytest.FixtureRequest) -> Iterator[str]:
         connection, _ = listener.accept()
         with connection:
             connection.sendall(request.param)
-            for _ in range(100):
+            while True:
                 try:
                     connection.sendall(b"a")
                 except OSError:
@@ -94,12 +95,11 @@ def dripping(request: pytest.FixtureRequest) -> Iterator[str]:
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    thread.join()
+    waiting.joined(thread)
     listener.close()
 
 
 def test_the_whole_answer_comes_within_the_time_limit(dripping: str) -> None:
-    begun = time.monotonic()
+    """The server would go on for ever, each byte well within the limit of a socket."""
     with pytest.raises(ServerError, match="did not answer GET /x within 1 s"):
         Api(dripping).get("/x", seconds=1)
-    assert time.monotonic() - begun < 5

@@ -197,6 +197,77 @@ def test_steps_of_several_data_parallel_engines_are_not_added_up() -> None:
     assert vllm_answer("", page, 1.0, 64).steps is None
 
 
+def counters_of_vllm(sequences: list[list[int | None]]) -> tuple[str, int]:
+    """The page, and the tokens made: `sequences[i]` has the accepted drafts of each cycle.
+
+    None: the cycle had no draft. vLLM 0.32.0 (`SpecDecodingStats.observe_draft`) counts those that
+    had one.
+    """
+    cycles = [cycle for sequence in sequences for cycle in sequence]
+    verified = [cycle for cycle in cycles if cycle is not None]
+    made = len(sequences) + len(cycles) + sum(verified)
+    lines = {
+        "num_requests_running": 0,
+        "iteration_tokens_total_count": 1 + max(map(len, sequences)),
+        "generation_tokens_total": made,
+        "spec_decode_num_drafts_total": len(verified),
+        "spec_decode_num_draft_tokens_total": 3 * len(verified),
+        "spec_decode_num_accepted_tokens_total": sum(verified),
+    }
+    return "\n".join(f'vllm:{n}{{engine="0"}} {value}' for n, value in lines.items()), made
+
+
+CYCLES = st.lists(st.none() | st.integers(0, 3), min_size=1, max_size=40)
+
+
+@given(st.lists(CYCLES, min_size=1, max_size=4))
+def test_the_accept_length_is_over_all_cycles_also_those_without_a_draft(
+    sequences: list[list[int | None]],
+) -> None:
+    page, made = counters_of_vllm(sequences)
+    found = vllm_answer("", page, 1.0, made, len(sequences))
+    cycles = [cycle for sequence in sequences for cycle in sequence]
+    drafted = sum(cycle is not None for cycle in cycles)
+    assert (found.verified, found.undrafted) == (drafted, len(cycles) - drafted)
+    assert found.cycles == len(cycles)
+    if drafted:
+        assert found.accept_length == pytest.approx((made - len(sequences)) / len(cycles))
+
+
+def test_a_cycle_that_is_cut_short_by_the_end_is_no_cycle_without_a_draft() -> None:
+    page, made = counters_of_vllm([[3, 3, 3], [3, 3, 3]])
+    assert vllm_answer("", page, 1.0, made - 5, 2).undrafted == 0
+
+
+def test_n_gram_speculation_is_measured_by_all_of_its_cycles() -> None:
+    """One of four cycles has a draft, of which two are accepted: 6 tokens in 4 cycles."""
+    pairs = []
+    for short, long in ((2, 20), (2, 20), (2, 20)):
+        answers = []
+        for rounds in (short, long):
+            page, made = counters_of_vllm([[None, 2, None, None] * rounds] * 2)
+            answers.append(vllm_answer("", page, 0.01 * (1 + 4 * rounds), made, 2))
+        pairs.append(Pair(*answers))
+    found = evaluated(Load(2, 8, 1 + 6 * 20, 1 + 6 * 2, 1000), pairs)
+    assert found.accept_length is not None
+    assert found.accept_length.value == pytest.approx(1.5)
+    assert found.running_batch == pytest.approx(2.0)
+    assert found.step_ms.value == pytest.approx(10.0)
+    assert found.tokens_per_second.value == pytest.approx(300.0)
+    assert found.notes == (
+        "75 % of the cycles had no draft: the accept length is over all of them, over those with "
+        "a draft it is 3.00",
+    )
+    assert found.counts["undrafted"] == 3 * 2 * 3 * 22
+
+
+def test_a_server_that_never_found_a_draft_is_measured_in_steps() -> None:
+    page, made = counters_of_vllm([[None] * 20])
+    answer = vllm_answer("", page, 1.0, made, 1)
+    first = vllm_answer("", counters_of_vllm([[None] * 4])[0], 0.2, 5, 1)
+    assert not evaluated(Load(1, 8, 21, 5, 1000), [Pair(first, answer)]).speculates
+
+
 def test_tokens_of_others_are_noticed() -> None:
     page = 'vllm:generation_tokens_total{engine="0"} 100'
     assert vllm_answer("", page, 1.0, 64).others
@@ -228,7 +299,8 @@ def test_tokens_a_second_are_those_of_all_prompts_at_the_median_cycle() -> None:
         long = Answer(1.0 + more, tokens, verified, verified, accepted=accepted * verified)
         pairs.append(Pair(Answer(1.0, 0, 0, 0, accepted=0), long))
     found = evaluated(Load(1, 8, 64, 8, 1000), pairs)
-    assert found.accept_length is None  # a short request without a verification has none
+    assert found.accept_length is not None  # a short request may have no draft at all
+    assert found.accept_length.value == pytest.approx(1 + 600 / 300)
     pairs = [Pair(Answer(1.0, 2, 1, 1, accepted=1), pair.long) for pair in pairs]
     found = evaluated(Load(1, 8, 64, 8, 1000), pairs)
     assert found.accept_length is not None

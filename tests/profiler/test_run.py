@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,9 @@ from typing import Any
 import pytest
 
 from specscope.profiler import launch, plugins
+from tests import waiting
 from tests.profiler import toys
+from tests.slowness import slowness
 
 BIN = Path(sys.executable).parent
 SPECSCOPE = str(BIN / "specscope")
@@ -56,7 +57,9 @@ def environment(site: Path, **more: str) -> dict[str, str]:
 
 
 def ran(*command: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, check=False, timeout=waiting.PATIENCE
+    )
 
 
 def fired(log: Path) -> list[int]:
@@ -125,7 +128,7 @@ def test_signals_reach_the_command(site: Path, number: signal.Signals) -> None:
         "for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):\n"
         "    signal.signal(s, lambda n, f: sys.exit(40 + n))\n"
         "print('ready', flush=True)\n"
-        "time.sleep(30)\n"
+        "time.sleep(600)\n"
     )
     command = [SPECSCOPE, "run", "--", sys.executable, "-c", code]
     with subprocess.Popen(command, env=environment(site), stdout=subprocess.PIPE) as process:
@@ -133,7 +136,10 @@ def test_signals_reach_the_command(site: Path, number: signal.Signals) -> None:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(number)
         expected = -number if number == signal.SIGKILL else 40 + number
-        assert process.wait(20) == expected
+        try:
+            assert process.wait(waiting.PATIENCE) == expected
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(
@@ -335,10 +341,10 @@ def test_importing_the_profiler_is_quick_and_light() -> None:
     )
     seconds, _, modules = min(
         ran(sys.executable, "-c", code, env=dict(os.environ)).stdout.partition(" ")
-        for _ in range(3)
+        for _ in range(10)  # the best: the others say how busy the machine is
     )
     assert modules == "[]\n"
-    assert float(seconds) < 0.03
+    assert float(seconds) < 0.03 * slowness()
 
 
 def test_doctor_shows_what_was_active_and_what_not(site: Path, tmp_path: Path) -> None:
@@ -439,13 +445,13 @@ def test_doctor_of_the_environment_names_what_is_missing(site: Path) -> None:
 
 def test_the_report_of_a_killed_process_is_there(site: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    code = "import serve, time; serve.serve(); print('ready', flush=True); time.sleep(30)"
+    code = "import serve, time; serve.serve(); print('ready', flush=True); time.sleep(600)"
     command = [SPECSCOPE, "run", "--log", str(log), "--", sys.executable, "-c", code]
     with subprocess.Popen(command, env=environment(site), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        until = time.monotonic() + 10
-        while not fired(log) and time.monotonic() < until:
-            time.sleep(0.05)
-        process.kill()
+        try:
+            waiting.until(lambda: fired(log), "the report says what fired")
+        finally:
+            process.kill()
     assert fired(log)

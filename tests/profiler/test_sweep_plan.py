@@ -56,6 +56,17 @@ def test_secrets_are_not_shown() -> None:
         ("serve {steps} {port} ${HOME}", "unknown placeholder {HOME}"),
         ("serve {steps} {port} 'open", "cannot be split"),
         ("serve {steps} {port} | tee log", "only a shell knows"),
+        ("python x.py {steps} {port};rm a", "has ';' outside of quotes"),
+        ("serve {steps} {port}|tee", "has '|' outside of quotes"),
+        ("serve {steps} {port}&&rm a", "has '&&' outside of quotes"),
+        ("serve {steps} {port} >out", "has '>' outside of quotes"),
+        ("serve {steps} {port} 2>&1", "has '2>&1' outside of quotes"),
+        ("serve {steps} {port} 2>err", "has '2>' outside of quotes"),
+        ("serve {steps} {port}&", "has '&' outside of quotes"),
+        ("serve {steps} {port} --url http://h/?a=1&b=2", "has '&' outside of quotes"),
+        ("serve {steps} {port} $(nproc)", "has '$(' outside of quotes"),
+        ("serve {steps} {port} `nproc`", "has '`' outside of quotes"),
+        ("serve {steps} {port} 'a'<b", "has '<' outside of quotes"),
         ("A=1", "holds no command"),
         ("", "holds no command"),
     ],
@@ -65,6 +76,27 @@ def test_a_wrong_command_is_one_line(command: str, said: str) -> None:
         made(command)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_line_about_an_operator_says_how_to_have_a_shell() -> None:
+    with pytest.raises(UnsuitableError, match=r"quote it, or write sh -c '\.\.\.'"):
+        made("serve {steps} {port};rm a")
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        ("serve {steps} {port} 'a;b'", "a;b"),
+        ('serve {steps} {port} "a|b"', "a|b"),
+        ("serve {steps} {port} a\\&b", "a&b"),
+        ("serve {steps} {port} --x='>out'", "--x=>out"),
+        ('serve {steps} {port} "a \\" > b"', 'a " > b'),
+        ("sh -c 'serve {steps} {port} > log 2>&1'", "serve 3 30000 > log 2>&1"),
+        ('serve {steps} {port} it"\'"s', "it's"),
+    ],
+)
+def test_what_stands_in_quotes_is_a_word(command: str, word: str) -> None:
+    assert made(command)[-1] == word
 
 
 def test_a_baseline_that_speculates_is_refused() -> None:

@@ -47,7 +47,7 @@ CASES = {
     "crank7.json": ("trace", None, None, None),
     "run.json": ("context", None, None, None),
     "meta.json": ("context", None, None, None),
-    "node.sqlite": ("report", None, None, None),
+    "node.sqlite": ("nsys", None, None, None),
     "notes.md": ("report", None, None, None),
 }
 

@@ -17,6 +17,7 @@ from specscope.traces import schema
 from specscope.traces.errors import SpecscopeError, TraceFormatError, UsageError
 from specscope.traces.load import load
 from specscope.traces.run import Run
+from tests import waiting
 from tests.build import BASE_NS
 from tests.shared import shared_path
 from tests.traces.small import timeline, write_trace
@@ -442,10 +443,13 @@ def test_standard_input_is_read_also_when_it_is_packed(
 def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     pipe = tmp_path / "rank1.json"
     os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_bytes, args=(timeline(rank=1).to_json(),))
+    # A daemon: where nobody opens the pipe, it would wait for ever, and the end of pytest for it.
+    writer = threading.Thread(
+        target=pipe.write_bytes, args=(timeline(rank=1).to_json(),), daemon=True
+    )
     writer.start()
     (tables,) = load(pipe).ranks
-    writer.join()
+    waiting.joined(writer)
     assert (tables.rank, tables.ops.num_rows) == (1, 6)
 
 

@@ -21,7 +21,6 @@ TFEVENTS = (
 KINDS = {
     "empty": (b"", "x.json", "is empty"),
     "zeros": (bytes(5000), "x.json", "zero bytes"),
-    "sqlite": (b"SQLite format 3\0" + bytes(90), "x.sqlite", "Nsight input is not read yet"),
     "nsys-rep": (b"\x01\x02binary", "run.nsys-rep", "Nsight Systems report"),
     "pickle": (b"\x80\x04\x95abc", "x-memory.pickle", "pickle, which is never opened"),
     "pickle named as a trace": (b"\x80\x02}q\0", "x.trace.json", "pickle"),
@@ -95,12 +94,6 @@ def test_a_trace_of_every_layout_passes(head: bytes) -> None:
 def test_real_files_that_are_no_traces_are_refused(name: str) -> None:
     with pytest.raises(TraceFormatError, match=r"(timeline|Chakra|LFS)"):
         sniff.check(shared_path("traces", "public", "not-a-trace", name))
-
-
-def test_nsight_databases_are_refused_with_the_way_out() -> None:
-    path = shared_path("cases", "q01_nsys_plain.sqlite")
-    with pytest.raises(TraceFormatError, match="give the Kineto trace"):
-        sniff.check(path)
 
 
 def test_the_head_of_a_bomb_is_unpacked_no_further_than_needed() -> None:
