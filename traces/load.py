@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from . import attach_reports, cycle_log
+from . import attach_reports, cycle_log, nsys_export, nsys_program, nsys_windows
 from . import cache as cache_of
 from .assemble import FileTables, assemble
 from .context import read_context
@@ -26,11 +28,13 @@ from .read import STDIN, read_file, read_stream
 from .run import Note, RankTables, Run
 from .scan import reader_name
 from .server_args import read_server_args
-from .sniff import printable
+from .sniff import path_text, printable
 from .twins import without_twins
 
 DEFAULT_MAX_TEXT_BYTES: Final = 64 << 30
 
+# `nsys_export.exported` with the options of the user.
+Exporting = Callable[..., contextlib.AbstractContextManager[Path]]
 # Called with the name of a file that was read and the share of the work that is done.
 Progress = Callable[[str, float], None]
 
@@ -43,19 +47,24 @@ def load(
     max_text_bytes: int = DEFAULT_MAX_TEXT_BYTES,
     cache: bool = True,
     on_progress: Progress | None = None,
+    nsys: str | None = None,
+    export_timeout: float | None = None,
 ) -> Run:
     """Reads the traces at `paths` into a run: files, folders as servers write them, or `-`.
 
     Several files are one run when their ranks are distinct. `rank` keeps that one only. Python
     frames are kept where they can be stages, or all with `all_frames`. Text beyond
-    `max_text_bytes` (unpacked) is refused. Raises UsageError for paths that do not exist, cannot
-    be read or clash, and TraceFormatError for what is no trace; both in one line.
+    `max_text_bytes` (unpacked) is refused. Reports of Nsight Systems are exported by the program
+    `nsys` (None: the one on PATH), each within `export_timeout` seconds. Raises UsageError for
+    paths that do not exist, cannot be read or clash, and TraceFormatError for what is no trace;
+    both in one line.
     """
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     options = ScanOptions(
         all_frames=all_frames, frame_needles=FRAME_NEEDLES, max_text_bytes=max_text_bytes
     )
-    choice, chosen_by_us = _choose(given)
+    exporting = partial(nsys_export.exported, nsys=nsys, timeout=export_timeout, use_cache=cache)
+    choice, chosen_by_us = _choose(given, exporting)
     files = _of_rank(choice.files, rank) if chosen_by_us else choice.files
     logs = [file for file in files if file.is_file() and cycle_log.is_log(file)]
     if logs and len(logs) < len(files):
@@ -63,7 +72,7 @@ def load(
     if logs:
         tables = _read_logs(logs)
     else:
-        tables = _read_all(files, options, use_cache=cache, on_progress=on_progress)
+        tables = _read_all(files, options, exporting, on_progress=on_progress, use_cache=cache)
     tables, twin_notes = without_twins(tables)
     assembled = assemble(tables, chosen_by_us=chosen_by_us)
     ranks = _only(assembled.ranks, rank)
@@ -80,16 +89,21 @@ def load(
     return Run(ranks, tuple(dict.fromkeys(notes)), context, listed)
 
 
-def _choose(given: Sequence[str | Path]) -> tuple[Choice, bool]:
+def _choose(given: Sequence[str | Path], exporting: Exporting) -> tuple[Choice, bool]:
     """The files to read, and whether they are a folder's (True) or were named by the user."""
     if not given:
         raise UsageError("no trace given; give files or a folder")
     paths = [Path(path) for path in given]
     for path in paths:
         check_exists(path)
+
+    def window(path: Path) -> nsys_windows.Window:
+        with _readable(path, exporting) as source:
+            return nsys_windows.window_of(source)
+
     if len(paths) == 1 and _is_folder(paths[0]):
-        return choose(paths[0]), True
-    choices = [choose(path) if _is_folder(path) else Choice((path,)) for path in paths]
+        return choose(paths[0], window), True
+    choices = [choose(path, window) if _is_folder(path) else Choice((path,)) for path in paths]
     files = [file for choice in choices for file in choice.files]
     captured = [file for file in files if read_name(file.name).role == "graph_capture"]
     if captured and len(captured) < len(files):
@@ -164,6 +178,7 @@ def _server_args(logs: Sequence[Path]) -> dict[str, Any]:
 def _read_all(
     files: Sequence[Path],
     options: ScanOptions,
+    exporting: Exporting,
     *,
     use_cache: bool,
     on_progress: Progress | None,
@@ -176,7 +191,10 @@ def _read_all(
 
     def read(path: Path) -> FileTables:
         nonlocal done
-        tables = read_one(path, options, use_cache=use_cache)
+        with _readable(path, exporting) as source:
+            tables = read_one(source, options, use_cache=use_cache)
+            if source != path:
+                tables = _of_report(tables, path)
         done += 1
         if on_progress is not None:
             on_progress(path.name, done / len(files))
@@ -185,7 +203,28 @@ def _read_all(
     if workers == 1:
         return [read(path) for path in files]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(read, files))
+        try:
+            return list(pool.map(read, files))
+        except BaseException:
+            nsys_program.end_calls()  # else the pool waits for them
+            raise
+
+
+@contextlib.contextmanager
+def _readable(path: Path, exporting: Exporting) -> Iterator[Path]:
+    """What can be read: the file itself, or the export of a report of Nsight Systems."""
+    if nsys_export.is_report(path) or nsys_export.is_raw(path):
+        with exporting(path) as source:
+            yield source
+    else:
+        yield path
+
+
+def _of_report(tables: FileTables, report: Path) -> FileTables:
+    """The tables of an export in the name of the report that it was made of."""
+    facts = {"path": path_text(report), "bytes": report.stat().st_size}
+    ranks = tuple(replace(rank, facts={**rank.facts, **facts}) for rank in tables.ranks)
+    return FileTables(str(report), ranks)
 
 
 def _read_logs(paths: Sequence[Path]) -> list[FileTables]:
