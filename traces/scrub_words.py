@@ -1,0 +1,409 @@
+"""Texts without secrets, and with users, hosts and paths under names of their own.
+
+The same text gets the same placeholder for as long as one `Scrubber` lives: `user1`, `host2`,
+`/p/NAME`. What names a user or a host is learnt from environments and keys that say so, and from
+paths; all of it before anything is written, for it may stand anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from . import masking
+from . import scrub_rules as rules
+from .masking import MASK
+
+# Shorter ones are words; they are masked where their name says what they are.
+_SECRET_LENGTH: Final = 6
+_SURE_SECRET_LENGTH: Final = 10
+_MEMO: Final = 200_000
+# Beyond this a text is no name, and looking for shapes in it could take minutes.
+MAX_TEXT: Final = 1 << 20
+
+Level = str  # "code", "range", "frame", "text"
+
+
+class Scrubber:
+    """Masks texts by what they are, and counts what it replaced."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._users: dict[str, str] = {}
+        self._hosts: dict[str, str] = {}
+        self._addresses: dict[str, str] = {}
+        self._ids: dict[str, str] = {}
+        self._secrets: set[str] = set()
+        self._memo: dict[tuple[Level, str], tuple[str, Counter[str]]] = {}
+        self._found: Counter[str] = Counter()
+        self._changed = True
+        self._words: re.Pattern[str] | None = None
+        self._secret: re.Pattern[str] | None = None
+        self._sure_secret: re.Pattern[str] | None = None
+
+    # ---- learning
+
+    def learn_variable(self, name: str, value: Any) -> None:
+        """One entry of an environment, or of any mapping: does it name somebody or a secret?"""
+        if not isinstance(value, str) or not value:
+            return
+        if masking.is_secret_name(name):
+            self.learn_secret(value)
+        elif rules.USER_KEYS.fullmatch(name):
+            self.learn_user(value)
+        elif rules.HOST_KEYS.fullmatch(name):
+            self.learn_host(value)
+        elif name in {"HOME", "PWD", "OLDPWD"}:
+            self.learn_path(value)
+
+    def learn(self, data: Any) -> None:
+        """All of that in nested lists and mappings."""
+        if isinstance(data, Mapping):
+            for key, value in data.items():
+                self.learn_variable(str(key), value)
+                self.learn(value)
+            named, value = data.get("name"), data.get("value")
+            if isinstance(named, str):
+                self.learn_variable(named, value)
+        elif isinstance(data, (list, tuple)):
+            for value in data:
+                self.learn(value)
+        elif isinstance(data, str):
+            self.learn_path(data)
+            if "=" in data:
+                self._learn_assignments(data)
+
+    def _learn_assignments(self, value: str) -> None:
+        for line in re.split(r"[\0\n]", value):
+            name, equals, rest = line.partition("=")
+            if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
+                self.learn_variable(name, rest)
+
+    def learn_user(self, name: str) -> None:
+        """A login name."""
+        self._learn(self._users, name.strip(), "user")
+
+    def learn_host(self, name: str) -> None:
+        """A host name, also with a port behind it or domains."""
+        bare = re.sub(r":\d+$", "", name.strip())
+        if rules.OWN_HOSTS.fullmatch(bare) or rules.ADDRESS.fullmatch(bare):
+            return
+        placeholder = self._learn(self._hosts, bare, "host")
+        first = bare.split(".")[0]
+        if placeholder and first != bare and re.search("[A-Za-z]", first):
+            self._hosts.setdefault(first, placeholder)
+
+    def _learn(self, known: dict[str, str], name: str, kind: str) -> str | None:
+        if not name or name in known or not re.fullmatch(r"[\w.\-]{1,253}", name):
+            return known.get(name)
+        if name.lower() in rules.COMMON_WORDS or rules.PLACEHOLDER.fullmatch(name):
+            return None
+        if name.isdigit():
+            return None
+        known[name] = f"{kind}{len(set(known.values())) + 1}"
+        self._changed = True
+        return known[name]
+
+    def learn_secret(self, value: str) -> None:
+        """The value of a name that says it is secret: masked wherever it stands."""
+        value = value.strip()
+        if len(value) >= _SECRET_LENGTH and value != MASK and not value.isdigit():
+            self._secrets.add(value)
+            self._changed = True
+
+    def learn_path(self, value: str) -> None:
+        """A text in which paths tell users by their homes."""
+        if "/" in value:
+            for match in rules.HOME.finditer(value):
+                self.learn_user(match[1] or match[2])
+
+    # ---- masking
+
+    def text(self, value: str) -> str:
+        """A text of any kind: command lines, process names, values of settings."""
+        return self._masked("text", value)
+
+    def range_name(self, value: str) -> str:
+        """The name of a range: only what is surely no part of a name is replaced."""
+        return self._masked("range", value)
+
+    def code(self, value: str) -> str:
+        """The name of a kernel, an operator, an API call: of these, only known secrets, tokens
+        and paths."""
+        return self._masked("code", value)
+
+    def frame(self, value: str) -> str:
+        """A Python frame, `path(line): function`: its package and file stay."""
+        return self._masked("frame", value)
+
+    def identity(self, value: str) -> str:
+        """An id of a device or a machine."""
+        if not value or rules.PLACEHOLDER.fullmatch(value) or not value.strip("0-"):
+            return value
+        self.counts["ids"] += 1
+        return self._ids.setdefault(value, f"id{len(self._ids) + 1}")
+
+    def variable(self, name: str, value: str) -> str:
+        """The value of one setting or variable, by its name."""
+        if masking.hides_word(name, value) and masking.hides(name, value):
+            self.counts["secrets"] += value != MASK
+            return MASK
+        if rules.ID_KEYS.fullmatch(name):
+            return self.identity(value)
+        whole = {**self._users, **self._hosts}.get(value)
+        if whole and (rules.USER_KEYS.fullmatch(name) or rules.HOST_KEYS.fullmatch(name)):
+            self.counts["users" if value in self._users else "hosts"] += 1
+            return whole
+        return self.text(value)
+
+    def values(self, data: Any) -> Any:
+        """Nested lists and mappings with every text in them masked, keys included."""
+        masked = masking.values(data)
+        if masked != data:
+            self.counts["secrets"] += max(_masks(masked) - _masks(data), 1)
+        return self._walk(masked)
+
+    def _walk(self, data: Any) -> Any:
+        if isinstance(data, str):
+            return self.text(data)
+        if isinstance(data, Mapping):
+            if len(rules.ENVIRONMENT_MARKS.intersection(data)) > 1:
+                return self.environment(data)
+            return {
+                self.range_name(str(key)): self.variable(str(key), value)
+                if isinstance(value, str)
+                else self._walk(value)
+                for key, value in data.items()
+            }
+        if isinstance(data, (list, tuple)):
+            return [self._walk(value) for value in data]
+        return data
+
+    def environment(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """An environment with the values of harmless variables only."""
+        out: dict[str, Any] = {}
+        for key, value in data.items():
+            if rules.HARMLESS_VARIABLES.fullmatch(str(key)) and isinstance(value, str):
+                out[str(key)] = self.variable(str(key), value)
+            else:
+                self.counts["environment"] += value != MASK
+                out[self.range_name(str(key))] = MASK
+        return out
+
+    def _masked(self, level: Level, value: str) -> str:
+        if self._changed:
+            self._rebuild()
+        key = (level, value)
+        known = self._memo.get(key)
+        if known is None:
+            self._found = Counter()
+            masked = self._cut(value)
+            for step in _STEPS[level]:
+                masked = step(self, masked)
+            if self._changed:  # a path told of another user
+                return self._masked(level, value)
+            if len(self._memo) >= _MEMO:
+                self._memo.clear()
+            known = self._memo[key] = (masked, self._found)
+        self.counts.update(known[1])
+        return known[0]
+
+    def _cut(self, value: str) -> str:
+        if len(value) <= MAX_TEXT:
+            return value
+        self._found["long texts"] += 1
+        return value[:200]
+
+    def _rebuild(self) -> None:
+        words = [word for word in (*self._users, *self._hosts) if len(word) > 2]
+        self._words = _any_of(words, r"(?<![A-Za-z0-9])(?:%s)(?![A-Za-z0-9])")
+        self._secret = _any_of(list(self._secrets), "%s")
+        sure = [one for one in self._secrets if len(one) >= _SURE_SECRET_LENGTH]
+        self._sure_secret = _any_of(sure, "%s")
+        self._memo.clear()
+        self._changed = False
+
+    # ---- the steps, each from text to text
+
+    def _known_secrets(self, value: str) -> str:
+        return self._sub("secrets", self._secret, MASK, value)
+
+    def _long_secrets(self, value: str) -> str:
+        return self._sub("secrets", self._sure_secret, MASK, value)
+
+    def _tokens(self, value: str) -> str:
+        return self._sub("secrets", rules.CODE_TOKEN, MASK, value)
+
+    def _shapes(self, value: str) -> str:
+        masked = masking.text(value)
+        if masked != value:
+            self._found["secrets"] += max(masked.count(MASK) - value.count(MASK), 1)
+        return masked
+
+    def _emails(self, value: str) -> str:
+        if "@" not in value:
+            return value
+        for match in rules.EMAIL.finditer(value):
+            self.learn_user(match[0].partition("@")[0])
+        value = self._sub("emails", rules.EMAIL, "user@host", value)
+
+        def at_host(match: re.Match[str]) -> str:
+            self.learn_user(match[1])
+            self.learn_host(match[2])
+            return match[0]
+
+        rules.USER_AT_HOST.sub(at_host, value)
+        return value
+
+    def _urls(self, value: str) -> str:
+        return rules.URL.sub(self._url, value) if "://" in value else value
+
+    def _url(self, match: re.Match[str]) -> str:
+        scheme, account, host, port, rest = match.groups(default="")
+        if not rules.OWN_HOSTS.fullmatch(host) and not rules.PLACEHOLDER.fullmatch(host):
+            host = self._address(host) if rules.ADDRESS.fullmatch(host) else self._host(host)
+        if rest and not rest.startswith("/p/") and len(rest) > 1:
+            self._found["paths"] += 1
+            self.learn_path(rest)
+            rest = f"/p/{re.split('[?#]', rest)[0].rstrip('/').rpartition('/')[2]}"
+        return f"{scheme}://{account}{host}{port}{rest}"
+
+    def _host(self, name: str) -> str:
+        self._found["hosts"] += 1
+        if name in rules.COMMON_WORDS:
+            return name
+        return self._hosts.get(name) or self._learn(self._hosts, name, "host") or "host"
+
+    def _address(self, value: str) -> str:
+        self._found["addresses"] += 1
+        return self._addresses.setdefault(value, f"address{len(self._addresses) + 1}")
+
+    def _addresses_by_shape(self, value: str) -> str:
+        def one(match: re.Match[str]) -> str:
+            return match[0] if rules.OWN_HOSTS.fullmatch(match[0]) else self._address(match[0])
+
+        return rules.ADDRESS.sub(one, value)
+
+    def _hosts_by_shape(self, value: str) -> str:
+        return rules.DOMAIN.sub(lambda match: self._host(match[0]), value) if "." in value else value
+
+    def _uuids(self, value: str) -> str:
+        def one(match: re.Match[str]) -> str:
+            self._found["ids"] += 1
+            return self._ids.setdefault(match[0], f"id{len(self._ids) + 1}")
+
+        return rules.UUID.sub(one, value) if "-" in value else value
+
+    def _all_paths(self, value: str) -> str:
+        if "\\" in value:
+            value = rules.WINDOWS.sub(lambda match: self._path(match[0]), value)
+        if "/" not in value:
+            return value
+        value = rules.PATH.sub(
+            lambda match: self._path(match[0]) if rules.PATH_START.match(match[0]) else match[0],
+            value,
+        )
+        return self._rooted_paths(value)
+
+    def _rooted_paths(self, value: str) -> str:
+        if "/" not in value:
+            return value
+        return rules.ROOTED.sub(lambda match: self._path(match[0]), value)
+
+    def _path(self, path: str) -> str:
+        """`/p/` and the file's name; in a package known to hold stages, its place there."""
+        if path.startswith((*rules.SYSTEM_PATHS, "//")):
+            return path  # two slashes: what stands behind the scheme of a URL
+        self.learn_path(path)
+        self._found["paths"] += 1
+        return "/p/" + _place_in_package(path.replace("\\", "/").rstrip("/"))
+
+    def _in_frame(self, value: str) -> str:
+        match = rules.FRAME.fullmatch(value)
+        if not match:
+            return value
+        path, rest = match.groups()
+        absolute = path.startswith(("/", "~", "..")) or rules.WINDOWS.match(path)
+        if absolute or rules.SITE.match(path):
+            path = self._path(path)
+        return path + rest
+
+    def _known_words(self, value: str) -> str:
+        def one(match: re.Match[str]) -> str:
+            word = match[0]
+            kind, known = (
+                ("users", self._users) if word in self._users else ("hosts", self._hosts)
+            )
+            self._found[kind] += 1
+            return known[word]
+
+        return self._words.sub(one, value) if self._words else value
+
+    def _sub(self, kind: str, pattern: re.Pattern[str] | None, by: str, value: str) -> str:
+        if pattern is None:
+            return value
+        masked, count = pattern.subn(by, value)
+        if count:
+            self._found[kind] += count
+        return masked
+
+
+_Step = Callable[[Scrubber, str], str]
+
+# What is done to a text, in order, by what it is.
+_STEPS: Final[dict[Level, tuple[_Step, ...]]] = {
+    "code": (Scrubber._long_secrets, Scrubber._tokens, Scrubber._rooted_paths),
+    "range": (
+        Scrubber._long_secrets,
+        Scrubber._shapes,
+        Scrubber._emails,
+        Scrubber._urls,
+        Scrubber._rooted_paths,
+        Scrubber._addresses_by_shape,
+        Scrubber._known_words,
+    ),
+    "frame": (
+        Scrubber._long_secrets,
+        Scrubber._tokens,
+        Scrubber._in_frame,
+        Scrubber._rooted_paths,
+        Scrubber._known_words,
+    ),
+    "text": (
+        Scrubber._known_secrets,
+        Scrubber._shapes,
+        Scrubber._emails,
+        Scrubber._urls,
+        Scrubber._all_paths,
+        Scrubber._addresses_by_shape,
+        Scrubber._hosts_by_shape,
+        Scrubber._uuids,
+        Scrubber._known_words,
+    ),
+}
+
+
+def _any_of(words: list[str], form: str) -> re.Pattern[str] | None:
+    """Any of the words, the longest first."""
+    if not words:
+        return None
+    return re.compile(form % "|".join(map(re.escape, sorted(words, key=len, reverse=True))))
+
+
+def _place_in_package(path: str) -> str:
+    """The part of a path that stays: behind site-packages, from a known package on, or the name."""
+    site = rules.SITE.match(path + "/")
+    if site and site.end() < len(path):
+        return path[site.end() :]
+    parts = path.split("/")
+    if parts[-1].endswith((".py", ".pyx", ".cu", ".cpp")):
+        for at in range(len(parts) - 2, 0, -1):
+            if parts[at] in rules.PACKAGES:
+                return "/".join(parts[at:])
+    return parts[-1]
+
+
+def _masks(data: Any) -> int:
+    return str(data).count(MASK)
