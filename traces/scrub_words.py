@@ -23,7 +23,7 @@ _MEMO: Final = 200_000
 # Beyond this a text is no name, and looking for shapes in it could take minutes.
 MAX_TEXT: Final = 1 << 20
 
-Level = str  # "code", "range", "frame", "text"
+Level = str  # "code", "range", "frame", "name", "text"
 
 
 class Scrubber:
@@ -137,6 +137,10 @@ class Scrubber:
     def frame(self, value: str) -> str:
         """A Python frame, `path(line): function`: its package and file stay."""
         return self._masked("frame", value)
+
+    def file_name(self, value: str) -> str:
+        """The name of a file or folder."""
+        return self._masked("name", value)
 
     def identity(self, value: str) -> str:
         """An id of a device or a machine."""
@@ -369,6 +373,13 @@ _STEPS: Final[dict[Level, tuple[_Step, ...]]] = {
         Scrubber._tokens,
         Scrubber._in_frame,
         Scrubber._rooted_paths,
+        Scrubber._known_words,
+    ),
+    "name": (
+        Scrubber._known_secrets,
+        Scrubber._tokens,
+        Scrubber._emails,
+        Scrubber._addresses_by_shape,
         Scrubber._known_words,
     ),
     "text": (
