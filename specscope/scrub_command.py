@@ -14,8 +14,18 @@ from specscope.dashboards.units import size_text
 from specscope.traces.scrub import scrub
 
 # Counts of what was replaced; those of the other kinds were left out.
-_REPLACED: Final = ("secrets", "environment", "users", "hosts", "addresses", "emails", "paths",
-                    "ids", "long texts", "payloads emptied")
+_REPLACED: Final = (
+    "secrets",
+    "environment",
+    "users",
+    "hosts",
+    "addresses",
+    "emails",
+    "paths",
+    "ids",
+    "long texts",
+    "payloads emptied",
+)
 _WORDS: Final = {
     "secrets": ("secret", "secrets"),
     "environment": ("variable of an environment", "variables of an environment"),

@@ -13,20 +13,19 @@ import secrets
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from . import cycle_log, scrub_columns, scrub_kineto, scrub_log, scrub_sqlite
+from . import scrub_columns, scrub_kineto, scrub_log, scrub_sqlite
 from .errors import SpecscopeError, TraceFormatError, UsageError
 from .events import ScanOptions
-from .file_names import why_not_read
 from .load import check_exists, unreadable
 from .read import STDIN
+from .scrub_parts import Part, parts_of
 from .scrub_words import Scrubber
 from .sniff import GZIP, printable
 
-MAX_FILES: Final = 10_000
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Progress = Callable[[str, float], None]
 
@@ -39,16 +38,6 @@ class Scrubbed:
     bytes: int
     counts: Counter[str]
     not_copied: tuple[str, ...] = ()
-
-
-@dataclass
-class _Part:
-    """One file, or folder of tables, of the input."""
-
-    path: Path
-    place: tuple[str, ...]  # below OUT, by the names of the input; empty: OUT itself
-    kind: str  # kineto, sqlite, columns, log, document
-    state: Any = field(default=None, repr=False)  # what learning left for writing
 
 
 def scrub(
@@ -71,7 +60,7 @@ def scrub(
     _check_apart(source, out)
     options = ScanOptions(max_text_bytes=max_text_bytes)
     scrubber = Scrubber()
-    parts, not_copied = _parts(source)
+    parts, not_copied = parts_of(source)
     _check_target(source, out, parts, force=force)
     steps = _Steps(on_progress, 2 * len(parts))
     parts, bad = _learn_all(parts, scrubber, options, steps, alone=not source.is_dir())
@@ -110,98 +99,14 @@ class _Steps:
             self._report(name, self._done / self._count)
 
 
-# ---- what is there
-
-
-def _parts(source: Path) -> tuple[list[_Part], list[str]]:
-    """What of the input is copied, and a line for all else."""
-    if not source.is_dir():
-        return [_Part(source, (), _kind(source))], []
-    if scrub_columns.is_folder(source):
-        return _tables_in(source, ())
-    parts: list[_Part] = []
-    others: list[str] = []
-    for folder, folders, names in os.walk(source):
-        here = Path(folder)
-        below = here.relative_to(source).parts
-        for name in sorted(folders):
-            inner = here / name
-            if name.startswith(".") or inner.is_symlink():
-                folders.remove(name)
-                others.append(f"{_shown(source, inner)}/: hidden, or a link")
-            elif scrub_columns.is_folder(inner):
-                folders.remove(name)
-                found, more = _tables_in(inner, (*below, name))
-                parts += found
-                others += [f"{_shown(source, inner)}/{line}" for line in more]
-        folders.sort()
-        for name in sorted(names):
-            path = here / name
-            why = "hidden" if name.startswith(".") else _why_not(path)
-            if why:
-                others.append(f"{_shown(source, path)}: {why}")
-            else:
-                parts.append(_Part(path, (*below, name), _kind(path)))
-            if len(parts) + len(others) > MAX_FILES:
-                raise UsageError(
-                    f"{printable(str(source), 200)} holds more than {MAX_FILES} files; name a "
-                    "folder of one capture"
-                )
-    return parts, others
-
-
-def _tables_in(folder: Path, place: tuple[str, ...]) -> tuple[list[_Part], list[str]]:
-    known = set(scrub_columns.files(folder))
-    others = [
-        f"{printable(path.name, 120)}: no table"
-        for path in sorted(folder.iterdir())
-        if path not in known
-    ]
-    return [_Part(folder, place, "columns")], others
-
-
-def _shown(source: Path, path: Path) -> str:
-    return printable(str(path.relative_to(source)), 120)
-
-
-def _why_not(path: Path) -> str:
-    """Why a file in a folder is not copied; empty when it may be."""
-    if not path.is_file():
-        return "no regular file"
-    if scrub_log.is_document(path):
-        return ""
-    try:
-        if scrub_sqlite.is_sqlite(path):
-            return ""
-    except OSError as error:
-        return error.strerror or "cannot be read"
-    if cycle_log.is_log(path):
-        return ""
-    why = why_not_read(path.name)
-    unfinished = path.name.endswith(".tmp")
-    aside = any(word in why for word in ("--capture-trace", "merged", "front-end"))
-    return "" if not why or aside or unfinished else f"{why}: not supported"
-
-
-def _kind(path: Path) -> str:
-    if scrub_log.is_document(path):
-        return "document"
-    try:
-        if scrub_sqlite.is_sqlite(path):
-            return "sqlite"
-    except OSError as error:
-        raise unreadable(path, error) from error
-    return "log" if cycle_log.is_log(path) else "kineto"
-
-
 # ---- the two passes
 
 
 def _learn_all(
-    parts: Sequence[_Part], scrubber: Scrubber, options: ScanOptions, steps: _Steps, *, alone: bool
-) -> tuple[list[_Part], list[str]]:
+    parts: Sequence[Part], scrubber: Scrubber, options: ScanOptions, steps: _Steps, *, alone: bool
+) -> tuple[list[Part], list[str]]:
     """Learn from every part; those that can be read, and a line for each of the others."""
-    good: list[_Part] = []
+    good: list[Part] = []
     bad: list[str] = []
     for part in parts:
         try:
@@ -218,7 +123,7 @@ def _learn_all(
     return good, bad
 
 
-def _learn(part: _Part, scrubber: Scrubber, options: ScanOptions) -> None:
+def _learn(part: Part, scrubber: Scrubber, options: ScanOptions) -> None:
     scrub_log.learn_name(part.path, scrubber)
     if part.kind == "kineto":
         part.state = scrub_kineto.learn(part.path, scrubber, options)
@@ -230,7 +135,7 @@ def _learn(part: _Part, scrubber: Scrubber, options: ScanOptions) -> None:
         scrubber.learn(scrub_log.load_document(part.path))
 
 
-def _write(part: _Part, target: Path, scrubber: Scrubber, options: ScanOptions) -> None:
+def _write(part: Part, target: Path, scrubber: Scrubber, options: ScanOptions) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if part.kind == "kineto":
         with _sink(part.path, target) as sink:
@@ -258,7 +163,8 @@ def _sink(path: Path, target: Path) -> Iterator[Callable[[bytes], object]]:
             return
         from isal import igzip
 
-        with igzip.IGzipFile("", "wb", 2, file, 0) as packed:
+        packed = igzip.IGzipFile("", "wb", 2, file, 0)  # type: ignore[no-untyped-call]
+        with packed:
             yield packed.write
 
 
@@ -270,7 +176,7 @@ def _is_packed(path: Path) -> bool:
 # ---- names and places
 
 
-def _names(parts: Sequence[_Part], scrubber: Scrubber) -> list[tuple[str, ...]]:
+def _names(parts: Sequence[Part], scrubber: Scrubber) -> list[tuple[str, ...]]:
     """The place of each part below OUT, its names masked, no two alike."""
     taken: set[tuple[str, ...]] = set()
     out: list[tuple[str, ...]] = []
@@ -303,7 +209,7 @@ def _check_apart(source: Path, out: Path) -> None:
         raise UsageError(f"{title} holds the input; name another place for the copy")
 
 
-def _check_target(source: Path, out: Path, parts: Sequence[_Part], *, force: bool) -> None:
+def _check_target(source: Path, out: Path, parts: Sequence[Part], *, force: bool) -> None:
     title = printable(str(out), 200)
     if not out.parent.is_dir():
         raise UsageError(f"{title}: there is no folder {printable(str(out.parent), 200)}; make it")

@@ -121,7 +121,9 @@ class _Plain:
             for value in column.to_pylist()
         ]
         if pa.types.is_fixed_size_binary(kind):
-            masked = [value if value is None else value or bytes(kind.byte_width) for value in masked]
+            masked = [
+                value if value is None else value or bytes(kind.byte_width) for value in masked
+            ]
         return pa.array(masked, kind)
 
     def _use(self, name: str, column: pa.Array) -> None:

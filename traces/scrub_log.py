@@ -83,11 +83,12 @@ def _schema(found: pa.Schema, scrubber: Scrubber) -> pa.Schema:
 def _masked(column: pa.Array, scrubber: Scrubber) -> pa.Array:
     kind = column.type
     if pa.types.is_dictionary(kind):
-        # Words of a log; a dictionary may hold more than its rows use.
-        return column.cast(kind.value_type).dictionary_encode().cast(kind) if (
-            (words := [scrubber.text(word) for word in column.dictionary.to_pylist()])
-            == column.dictionary.to_pylist()
-        ) else pa.DictionaryArray.from_arrays(column.indices, pa.array(words, kind.value_type))
+        # From the rows, for a dictionary may hold words that none of them uses.
+        words = [
+            None if word is None else scrubber.text(word)
+            for word in column.cast(kind.value_type).to_pylist()
+        ]
+        return pa.array(words, kind.value_type).dictionary_encode().cast(kind)
     if pa.types.is_string(kind):
         return pa.array(
             [None if value is None else scrubber.text(value) for value in column.to_pylist()], kind
@@ -96,7 +97,7 @@ def _masked(column: pa.Array, scrubber: Scrubber) -> pa.Array:
 
 
 def learn_name(path: Path, scrubber: Scrubber) -> None:
-    """The host in the name of a trace as torch's handler gives it: `HOST_PID.TIME.pt.trace.json`."""
+    """The host in a name as torch's handler gives it: `HOST_PID.TIME.pt.trace.json`."""
     name = read_name(path.name)
     match = re.fullmatch(r"(.+)_\d{1,7}", name.worker or "", re.DOTALL)
     if name.stamp_ns is not None and match and name.rank is None and not name.parallel:

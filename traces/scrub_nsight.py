@@ -48,8 +48,7 @@ _TEXTS: Final[tuple[tuple[str, str, Level], ...]] = (
     (r"NVTX_EVENTS|MPI_.*|UCP_.*", r"text|textId", "range"),
     (r"NVTX_PAYLOAD.*|DYNAMIC_.*|TARGET_INFO_NVTX.*", r".*", "range"),
     (r"ENUM_.*|UnwindMethodType", r".*", "code"),
-    (r"TARGET_INFO_(GPU|CUDA|PERF|NETWORK|XMC|NIC).*", r".*", "code"),
-    (r"CUPTI_.*|CU[BD].*|CUDA_.*|.*_API|PROFILER_OVERHEAD|.*_WORKLOAD", r".*", "code"),
+    (r"CUPTI_.*|CU[BD].*|CUDA_.*|.*_API|PROFILER_OVERHEAD|.*_WORKLOAD", r"nameId", "code"),
     (r".*", r".*", "text"),
 )
 _TEXT_PATTERNS: Final = tuple(
@@ -125,9 +124,7 @@ def learn_settings(scrubber: Scrubber, rows: Sequence[tuple[str, Any]]) -> None:
             scrubber.learn(found)
 
 
-def settings(
-    scrubber: Scrubber, table: str, rows: Sequence[tuple[str, Any]]
-) -> list[str | None]:
+def settings(scrubber: Scrubber, table: str, rows: Sequence[tuple[str, Any]]) -> list[str | None]:
     """The name and value of each row masked: None for a row that goes, else the value.
 
     Arguments of a command stand in rows of their own, so a secret may stand behind its option.

@@ -44,6 +44,9 @@ COMMON_WORDS: Final = _set(
     """
 )
 
+# What a setting says and no secret is.
+SETTINGS: Final = frozenset({"", "true", "false", "none", "null", "yes", "no", "on", "off"})
+
 # Hosts that every machine has.
 OWN_HOSTS: Final = re.compile(r"(?i)localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|::1?|\[::1?\]|")
 PLACEHOLDER: Final = re.compile(r"(?:user|host|address|id)\d+")

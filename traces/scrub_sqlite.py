@@ -17,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from . import scrub_nsight as nsight
-from .errors import TraceFormatError, UsageError
+from .errors import UsageError
 from .scrub_words import Scrubber
 from .sniff import printable, refusal
 
@@ -72,8 +72,14 @@ def write(path: Path, out: Path, scrubber: Scrubber) -> None:
     out.touch()
     database = sqlite3.connect(_uri(out, "mode=rwc"), uri=True, isolation_level=None)
     with contextlib.closing(database), _reading(path):
-        for pragma in (f"encoding='{encoding}'", f"page_size={int(page)}", "journal_mode=OFF",
-                       "synchronous=OFF", "temp_store=MEMORY", "trusted_schema=OFF"):
+        for pragma in (
+            f"encoding='{encoding}'",
+            f"page_size={int(page)}",
+            "journal_mode=OFF",
+            "synchronous=OFF",
+            "temp_store=MEMORY",
+            "trusted_schema=OFF",
+        ):
             database.execute(f"PRAGMA {pragma}")
         database.execute("ATTACH ? AS source", (_uri(path, "mode=ro&immutable=1"),))
         database.execute("BEGIN")
@@ -92,7 +98,7 @@ class _Copy:
 
     def run(self) -> None:
         """Every table, the strings last: by then it is known which are referred to."""
-        self._database.execute('CREATE TEMP TABLE used (id INTEGER PRIMARY KEY, level INTEGER)')
+        self._database.execute("CREATE TEMP TABLE used (id INTEGER PRIMARY KEY, level INTEGER)")
         tables = _tables(self._database, "source", self._path)
         for table in tables:
             self._database.execute(self._schema(table.sql))
@@ -236,9 +242,7 @@ def _tables(database: sqlite3.Connection, schema: str, path: Path) -> list[_Tabl
         ]
         found.append(_Table(name, sql, tuple(columns)))
     if not nsight.MARKS.intersection(table.name for table in found):
-        raise refusal(
-            path.name, "an SQLite database that is no export of Nsight Systems", _MEND
-        )
+        raise refusal(path.name, "an SQLite database that is no export of Nsight Systems", _MEND)
     return found
 
 
@@ -265,7 +269,8 @@ def _reading(path: Path) -> Iterator[None]:
         if "full" in text or "disk I/O" in text:
             raise UsageError(f"cannot write the copy: {text}; make room and try again") from error
         raise refusal(
-            path.name, f"an SQLite database that cannot be read ({printable(text, 120)})",
+            path.name,
+            f"an SQLite database that cannot be read ({printable(text, 120)})",
             "export it again",
         ) from error
 

@@ -1,8 +1,7 @@
 """Texts without secrets, and with users, hosts and paths under names of their own.
 
 The same text gets the same placeholder for as long as one `Scrubber` lives: `user1`, `host2`,
-`/p/NAME`. What names a user or a host is learnt from environments and keys that say so, and from
-paths; all of it before anything is written, for it may stand anywhere.
+`/p/NAME`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import Any, Final
 from . import masking
 from . import scrub_rules as rules
 from .masking import MASK
+from .scrub_known import Known
 
-# Shorter ones are words; they are masked where their name says what they are.
-_SECRET_LENGTH: Final = 6
+# A shorter secret may be a part of a name in code.
 _SURE_SECRET_LENGTH: Final = 10
 _MEMO: Final = 200_000
 # Beyond this a text is no name, and looking for shapes in it could take minutes.
@@ -26,98 +25,17 @@ MAX_TEXT: Final = 1 << 20
 Level = str  # "code", "range", "frame", "name", "text"
 
 
-class Scrubber:
+class Scrubber(Known):
     """Masks texts by what they are, and counts what it replaced."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.counts: Counter[str] = Counter()
-        self._users: dict[str, str] = {}
-        self._hosts: dict[str, str] = {}
-        self._addresses: dict[str, str] = {}
-        self._ids: dict[str, str] = {}
-        self._secrets: set[str] = set()
         self._memo: dict[tuple[Level, str], tuple[str, Counter[str]]] = {}
         self._found: Counter[str] = Counter()
-        self._changed = True
         self._words: re.Pattern[str] | None = None
         self._secret: re.Pattern[str] | None = None
         self._sure_secret: re.Pattern[str] | None = None
-
-    # ---- learning
-
-    def learn_variable(self, name: str, value: Any) -> None:
-        """One entry of an environment, or of any mapping: does it name somebody or a secret?"""
-        if not isinstance(value, str) or not value:
-            return
-        if masking.is_secret_name(name):
-            self.learn_secret(value)
-        elif rules.USER_KEYS.fullmatch(name):
-            self.learn_user(value)
-        elif rules.HOST_KEYS.fullmatch(name):
-            self.learn_host(value)
-        elif name in {"HOME", "PWD", "OLDPWD"}:
-            self.learn_path(value)
-
-    def learn(self, data: Any) -> None:
-        """All of that in nested lists and mappings."""
-        if isinstance(data, Mapping):
-            for key, value in data.items():
-                self.learn_variable(str(key), value)
-                self.learn(value)
-            named, value = data.get("name"), data.get("value")
-            if isinstance(named, str):
-                self.learn_variable(named, value)
-        elif isinstance(data, (list, tuple)):
-            for value in data:
-                self.learn(value)
-        elif isinstance(data, str):
-            self.learn_path(data)
-            if "=" in data:
-                self._learn_assignments(data)
-
-    def _learn_assignments(self, value: str) -> None:
-        for line in re.split(r"[\0\n]", value):
-            name, equals, rest = line.partition("=")
-            if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
-                self.learn_variable(name, rest)
-
-    def learn_user(self, name: str) -> None:
-        """A login name."""
-        self._learn(self._users, name.strip(), "user")
-
-    def learn_host(self, name: str) -> None:
-        """A host name, also with a port behind it or domains."""
-        bare = re.sub(r":\d+$", "", name.strip())
-        if rules.OWN_HOSTS.fullmatch(bare) or rules.ADDRESS.fullmatch(bare):
-            return
-        placeholder = self._learn(self._hosts, bare, "host")
-        first = bare.split(".")[0]
-        if placeholder and first != bare and re.search("[A-Za-z]", first):
-            self._hosts.setdefault(first, placeholder)
-
-    def _learn(self, known: dict[str, str], name: str, kind: str) -> str | None:
-        if not name or name in known or not re.fullmatch(r"[\w.\-]{1,253}", name):
-            return known.get(name)
-        if name.lower() in rules.COMMON_WORDS or rules.PLACEHOLDER.fullmatch(name):
-            return None
-        if name.isdigit():
-            return None
-        known[name] = f"{kind}{len(set(known.values())) + 1}"
-        self._changed = True
-        return known[name]
-
-    def learn_secret(self, value: str) -> None:
-        """The value of a name that says it is secret: masked wherever it stands."""
-        value = value.strip()
-        if len(value) >= _SECRET_LENGTH and value != MASK and not value.isdigit():
-            self._secrets.add(value)
-            self._changed = True
-
-    def learn_path(self, value: str) -> None:
-        """A text in which paths tell users by their homes."""
-        if "/" in value:
-            for match in rules.HOME.finditer(value):
-                self.learn_user(match[1] or match[2])
 
     # ---- masking
 
@@ -147,18 +65,18 @@ class Scrubber:
         if not value or rules.PLACEHOLDER.fullmatch(value) or not value.strip("0-"):
             return value
         self.counts["ids"] += 1
-        return self._ids.setdefault(value, f"id{len(self._ids) + 1}")
+        return self.ids.setdefault(value, f"id{len(self.ids) + 1}")
 
     def variable(self, name: str, value: str) -> str:
         """The value of one setting or variable, by its name."""
-        if masking.hides_word(name, value) and masking.hides(name, value):
+        if masking.hides_word(name, value) and value.lower() not in rules.SETTINGS:
             self.counts["secrets"] += value != MASK
             return MASK
         if rules.ID_KEYS.fullmatch(name):
             return self.identity(value)
-        whole = {**self._users, **self._hosts}.get(value)
+        whole = {**self.users, **self.hosts}.get(value)
         if whole and (rules.USER_KEYS.fullmatch(name) or rules.HOST_KEYS.fullmatch(name)):
-            self.counts["users" if value in self._users else "hosts"] += 1
+            self.counts["users" if value in self.users else "hosts"] += 1
             return whole
         return self.text(value)
 
@@ -197,7 +115,7 @@ class Scrubber:
         return out
 
     def _masked(self, level: Level, value: str) -> str:
-        if self._changed:
+        if self.changed:
             self._rebuild()
         key = (level, value)
         known = self._memo.get(key)
@@ -206,7 +124,7 @@ class Scrubber:
             masked = self._cut(value)
             for step in _STEPS[level]:
                 masked = step(self, masked)
-            if self._changed:  # a path told of another user
+            if self.changed:  # a path told of another user
                 return self._masked(level, value)
             if len(self._memo) >= _MEMO:
                 self._memo.clear()
@@ -221,13 +139,13 @@ class Scrubber:
         return value[:200]
 
     def _rebuild(self) -> None:
-        words = [word for word in (*self._users, *self._hosts) if len(word) > 2]
+        words = [word for word in (*self.users, *self.hosts) if len(word) > 2]
         self._words = _any_of(words, r"(?<![A-Za-z0-9])(?:%s)(?![A-Za-z0-9])")
-        self._secret = _any_of(list(self._secrets), "%s")
-        sure = [one for one in self._secrets if len(one) >= _SURE_SECRET_LENGTH]
+        self._secret = _any_of(list(self.secrets), "%s")
+        sure = [one for one in self.secrets if len(one) >= _SURE_SECRET_LENGTH]
         self._sure_secret = _any_of(sure, "%s")
         self._memo.clear()
-        self._changed = False
+        self.changed = False
 
     # ---- the steps, each from text to text
 
@@ -278,11 +196,11 @@ class Scrubber:
         self._found["hosts"] += 1
         if name in rules.COMMON_WORDS:
             return name
-        return self._hosts.get(name) or self._learn(self._hosts, name, "host") or "host"
+        return self.hosts.get(name) or self.add(self.hosts, name, "host") or "host"
 
     def _address(self, value: str) -> str:
         self._found["addresses"] += 1
-        return self._addresses.setdefault(value, f"address{len(self._addresses) + 1}")
+        return self.addresses.setdefault(value, f"address{len(self.addresses) + 1}")
 
     def _addresses_by_shape(self, value: str) -> str:
         def one(match: re.Match[str]) -> str:
@@ -291,12 +209,14 @@ class Scrubber:
         return rules.ADDRESS.sub(one, value)
 
     def _hosts_by_shape(self, value: str) -> str:
-        return rules.DOMAIN.sub(lambda match: self._host(match[0]), value) if "." in value else value
+        return (
+            rules.DOMAIN.sub(lambda match: self._host(match[0]), value) if "." in value else value
+        )
 
     def _uuids(self, value: str) -> str:
         def one(match: re.Match[str]) -> str:
             self._found["ids"] += 1
-            return self._ids.setdefault(match[0], f"id{len(self._ids) + 1}")
+            return self.ids.setdefault(match[0], f"id{len(self.ids) + 1}")
 
         return rules.UUID.sub(one, value) if "-" in value else value
 
@@ -337,9 +257,7 @@ class Scrubber:
     def _known_words(self, value: str) -> str:
         def one(match: re.Match[str]) -> str:
             word = match[0]
-            kind, known = (
-                ("users", self._users) if word in self._users else ("hosts", self._hosts)
-            )
+            kind, known = ("users", self.users) if word in self.users else ("hosts", self.hosts)
             self._found[kind] += 1
             return known[word]
 
