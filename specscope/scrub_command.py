@@ -35,7 +35,7 @@ _WORDS: Final = {
     "emails": ("email address", "email addresses"),
     "paths": ("path", "paths"),
     "ids": ("id of a device", "ids of devices"),
-    "long texts": ("long text (cut)", "long texts (cut)"),
+    "long texts": ("long text (emptied)", "long texts (emptied)"),
     "payloads emptied": ("payload (emptied)", "payloads (emptied)"),
     "header keys left out": ("key of the header", "keys of the header"),
     "stretches left out": ("stretch that cannot be read", "stretches that cannot be read"),

@@ -111,12 +111,14 @@ def _learn_all(
     for part in parts:
         try:
             _learn(part, scrubber, options)
-        except TraceFormatError as error:
+        except SpecscopeError as error:
             if alone:
                 raise
             bad.append(str(error).split(";")[0])
         except OSError as error:
-            raise unreadable(part.path, error) from error
+            if alone:
+                raise unreadable(part.path, error) from error
+            bad.append(f"{printable(part.path.name, 120)}: {error.strerror or 'cannot be read'}")
         else:
             good.append(part)
         steps.done(part.path.name)

@@ -60,7 +60,7 @@ def parts_of(source: Path) -> tuple[list[Part], list[str]]:
                     f"{printable(str(source), 200)} holds more than {MAX_FILES} files; name a "
                     "folder of one capture"
                 )
-    return parts, others
+    return parts, sorted(others)
 
 
 def _tables_in(folder: Path, place: tuple[str, ...]) -> tuple[list[Part], list[str]]:
@@ -93,7 +93,7 @@ def _why_not(path: Path) -> str:
     why = why_not_read(path.name)
     unfinished = path.name.endswith(".tmp")
     aside = any(word in why for word in ("--capture-trace", "merged", "front-end"))
-    return "" if not why or aside or unfinished else f"{why}: not supported"
+    return "" if aside or unfinished else why
 
 
 def _kind(path: Path) -> str:

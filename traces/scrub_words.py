@@ -19,6 +19,7 @@ from .scrub_known import Known
 # A shorter secret may be a part of a name in code.
 _SURE_SECRET_LENGTH: Final = 10
 _MEMO: Final = 200_000
+_WORD: Final = r"(?<![A-Za-z0-9])(?:%s)(?![A-Za-z0-9])"
 # Beyond this a text is no name, and looking for shapes in it could take minutes.
 MAX_TEXT: Final = 1 << 20
 
@@ -34,6 +35,7 @@ class Scrubber(Known):
         self._memo: dict[tuple[Level, str], tuple[str, Counter[str]]] = {}
         self._found: Counter[str] = Counter()
         self._words: re.Pattern[str] | None = None
+        self._long_words: re.Pattern[str] | None = None
         self._secret: re.Pattern[str] | None = None
         self._sure_secret: re.Pattern[str] | None = None
 
@@ -136,11 +138,12 @@ class Scrubber(Known):
         if len(value) <= MAX_TEXT:
             return value
         self._found["long texts"] += 1
-        return value[:200]
+        return f"({len(value):,} letters left out)"
 
     def _rebuild(self) -> None:
         words = [word for word in (*self.users, *self.hosts) if len(word) > 2]
-        self._words = _any_of(words, r"(?<![A-Za-z0-9])(?:%s)(?![A-Za-z0-9])")
+        self._words = _any_of(words, _WORD)
+        self._long_words = _any_of([word for word in words if len(word) > 3], _WORD)
         self._secret = _any_of(list(self.secrets), "%s")
         sure = [one for one in self.secrets if len(one) >= _SURE_SECRET_LENGTH]
         self._sure_secret = _any_of(sure, "%s")
@@ -255,13 +258,16 @@ class Scrubber(Known):
         return path + rest
 
     def _known_words(self, value: str) -> str:
-        def one(match: re.Match[str]) -> str:
-            word = match[0]
-            kind, known = ("users", self.users) if word in self.users else ("hosts", self.hosts)
-            self._found[kind] += 1
-            return known[word]
+        return self._words.sub(self._word, value) if self._words else value
 
-        return self._words.sub(one, value) if self._words else value
+    def _known_long_words(self, value: str) -> str:
+        return self._long_words.sub(self._word, value) if self._long_words else value
+
+    def _word(self, match: re.Match[str]) -> str:
+        word = match[0]
+        kind, known = ("users", self.users) if word in self.users else ("hosts", self.hosts)
+        self._found[kind] += 1
+        return known[word]
 
     def _sub(self, kind: str, pattern: re.Pattern[str] | None, by: str, value: str) -> str:
         if pattern is None:
@@ -284,14 +290,14 @@ _STEPS: Final[dict[Level, tuple[_Step, ...]]] = {
         Scrubber._urls,
         Scrubber._rooted_paths,
         Scrubber._addresses_by_shape,
-        Scrubber._known_words,
+        Scrubber._known_long_words,
     ),
     "frame": (
         Scrubber._long_secrets,
         Scrubber._tokens,
         Scrubber._in_frame,
         Scrubber._rooted_paths,
-        Scrubber._known_words,
+        Scrubber._known_long_words,
     ),
     "name": (
         Scrubber._known_secrets,

@@ -190,7 +190,8 @@ def _write(run: Run, name: str, file: Path, kind: str) -> int:
     # By Python's `open`: Arrow's takes no name that is not UTF-8.
     with file.open("wb") as plain, pa.PythonFile(plain, "w") as sink:
         if kind == "parquet":
-            with pq.ParquetWriter(sink, wanted, compression="zstd") as parquet:
+            options = {"compression": "zstd", "use_compliant_nested_type": False}
+            with pq.ParquetWriter(sink, wanted, **options) as parquet:
                 for piece in pieces:
                     parquet.write_table(piece, row_group_size=BATCH_ROWS)
         else:
