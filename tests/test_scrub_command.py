@@ -245,6 +245,27 @@ def test_a_folder_with_other_files_is_never_replaced(
     assert (out / "thesis.tex").read_text() == "x"
 
 
+@pytest.mark.parametrize("kind", ["tables", "empty folder", "link"])
+def test_force_takes_nothing_foreign_away(kind: str, run: Run, tmp_path: Path) -> None:
+    source = nsight_folder(tmp_path / "report_pqtdir", "parquet")
+    out = tmp_path / "copy"
+    assert run(source, out)[0] == 0
+    assert run(source, out, "--force")[0] == 0
+    foreign = out / "mine"
+    if kind == "tables":
+        foreign.write_text("x")
+    elif kind == "link":
+        foreign.symlink_to(source)
+    else:
+        foreign.mkdir()
+    code, err = run(source, out, "--force")
+    assert code == 2
+    assert "holds mine, which is not of this copy" in err
+    assert foreign.exists()
+    assert (source / "StringIds.parquet").is_file()
+    assert {path.name for path in tmp_path.iterdir()} == {"report_pqtdir", "copy"}
+
+
 @pytest.mark.parametrize(
     ("out", "words"),
     [

@@ -81,8 +81,8 @@ def scrub(
             target = made.joinpath(*name)
             _write(part, target, scrubber, options)
             steps.done(part.path.name)
-        if force:
-            _clear(out, [Path(*name) for name in names if name])
+        if force and out.is_dir():
+            _clear(out, made)
         made.replace(out)
     files = sorted(path for path in (out.rglob("*") if out.is_dir() else [out]) if path.is_file())
     size = sum(path.stat().st_size for path in files)
@@ -229,14 +229,11 @@ def _check_target(source: Path, out: Path, parts: Sequence[Part], *, force: bool
         raise UsageError(f"{title} is {what} and the copy would be none; name another place")
 
 
-def _clear(out: Path, names: Sequence[Path]) -> None:
-    """Take away an earlier copy; refuses a folder with anything that this one does not have."""
-    if not out.is_dir():
-        return
-    wanted = {out / name for name in names}
+def _clear(out: Path, made: Path) -> None:
+    """Take an earlier copy away; refuses a folder with anything that the new one does not have."""
     for path in sorted(out.rglob("*")):
-        inside = any(parent in wanted for parent in path.parents)
-        if path.is_file() and not (path in wanted or inside or out in wanted or not names):
+        new = made / path.relative_to(out)
+        if path.is_symlink() or not (new.is_dir() if path.is_dir() else new.is_file()):
             raise UsageError(
                 f"{printable(str(out), 200)} holds {printable(path.name, 120)}, which is not of "
                 "this copy; name another place"

@@ -51,9 +51,10 @@ class EventMask:
             return _as_pairs(self._scrubber.environment(_as_dict(members)))
         out = Pairs()
         for key, value in members:
+            masked = value
             if isinstance(value, str):
                 masked = self._scrubber.variable(key, value)
-            else:
+            elif isinstance(value, list) or masking.is_secret_name(key):
                 masked = self._nested(key, value)
             out.append((self._key(key), masked))
         return out
@@ -74,6 +75,20 @@ class EventMask:
 
     def _named(self, level: Level, value: str) -> str:
         return self._scrubber.code(value) if level == "code" else self._scrubber.range_name(value)
+
+    def plain(self, event: dict[str, Any], raw: str) -> str | None:
+        """The text of an event in which nothing but its name is to be replaced; else None."""
+        if self.is_clean(event):
+            return raw
+        name = event.get("name")
+        if type(name) is not str or not self.is_clean({**event, "name": ""}):
+            return None
+        written = json.dumps(name)
+        if raw.count(written) != 1:
+            return None
+        level = _level(event.get("cat"))
+        masked = dumps(self._text(level, "name", name)).decode("utf-8", "replace")
+        return raw.replace(written, masked)
 
     def is_clean(self, event: dict[str, Any]) -> bool:
         """Is there nothing to replace in it? Quick where its texts were seen before."""

@@ -28,9 +28,21 @@ from .text import open_text
 
 # Texts of events that may tell a user, a host or a secret; anything else is not looked at twice.
 _TELLS: Final = (
-    *("@", "token", "secret", "passw", "_key", "apikey", "api-key", "credential"),
+    *(
+        "/home",
+        "/users",
+        "@",
+        "token",
+        "secret",
+        "passw",
+        "_key",
+        "apikey",
+        "api-key",
+        "credential",
+    ),
     *("user", "host", "logname"),
 )
+_NAMES: Final = 200_000
 # Losses that left nothing out.
 _MENDED: Final = frozenset({"repaired", "repaired_header", "odd_separator"})
 
@@ -106,12 +118,19 @@ class _EveryEvent(PureReader):
 class _Learner(_EveryEvent):
     def __init__(self, scrubber: Scrubber):
         super().__init__()
+        self._told: set[str] = set()  # that told what they have to tell
         self._scrubber = scrubber
 
     def event(self, event: dict[str, Any], raw: str) -> None:
         args = raw[raw.find('"args"') :].lower()
-        if "/home" in raw or "/Users" in raw or any(word in args for word in _TELLS):
+        if any(word in args for word in _TELLS):
             self._scrubber.learn(event)
+        elif "/home" in raw or "/Users" in raw:
+            name = event.get("name")
+            if name not in self._told:
+                self._scrubber.learn(event)
+            if type(name) is str and len(self._told) < _NAMES:
+                self._told.add(name)
 
     def strange(self, raw: bytes) -> None:
         try:
@@ -155,10 +174,11 @@ class _Writer(_EveryEvent):
     # ---- events
 
     def event(self, event: dict[str, Any], raw: str) -> None:
-        if self._mask.is_clean(event):
-            self._sink(self._separate() + raw.encode())
-        else:
+        text = self._mask.plain(event, raw)
+        if text is None:
             self.strange(raw.encode())
+        else:
+            self._sink(self._separate() + text.encode())
 
     def strange(self, raw: bytes) -> None:
         try:

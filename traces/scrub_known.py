@@ -41,6 +41,8 @@ class Known:
             self.learn_host(value)
         elif name in {"HOME", "PWD", "OLDPWD"}:
             self.learn_path(value)
+            if name == "HOME":
+                self.learn_user(value.rstrip("/").rpartition("/")[2])
 
     def learn(self, data: Any) -> None:
         """All of that in nested lists and mappings."""

@@ -19,6 +19,7 @@ from .scrub_known import Known
 # A shorter secret may be a part of a name in code.
 _SURE_SECRET_LENGTH: Final = 10
 _MEMO: Final = 200_000
+_DIGITS: Final = str.maketrans("0123456789", "1111111111")
 _WORD: Final = r"(?<![A-Za-z0-9])(?:%s)(?![A-Za-z0-9])"
 # Beyond this a text is no name, and looking for shapes in it could take minutes.
 MAX_TEXT: Final = 1 << 20
@@ -33,6 +34,8 @@ class Scrubber(Known):
         super().__init__()
         self.counts: Counter[str] = Counter()
         self._memo: dict[tuple[Level, str], tuple[str, Counter[str]]] = {}
+        self._plain: set[tuple[Level, str]] = set()  # texts that stay, with 1 for every digit
+        self._learnt: re.Pattern[str] | None = None
         self._found: Counter[str] = Counter()
         self._words: re.Pattern[str] | None = None
         self._long_words: re.Pattern[str] | None = None
@@ -119,20 +122,38 @@ class Scrubber(Known):
     def _masked(self, level: Level, value: str) -> str:
         if self.changed:
             self._rebuild()
-        key = (level, value)
-        known = self._memo.get(key)
-        if known is None:
-            self._found = Counter()
-            masked = self._cut(value)
-            for step in _STEPS[level]:
-                masked = step(self, masked)
-            if self.changed:  # a path told of another user
-                return self._masked(level, value)
-            if len(self._memo) >= _MEMO:
-                self._memo.clear()
-            known = self._memo[key] = (masked, self._found)
-        self.counts.update(known[1])
-        return known[0]
+        known = self._memo.get((level, value))
+        if known is not None:
+            self.counts.update(known[1])
+            return known[0]
+        # Names with a number in them are many and alike: what is replaced depends on where
+        # digits stand, not on which, but for what was learnt.
+        # Which ones matters in addresses with colons.
+        colons = level != "code" and value.count(":") > 1
+        shape = value if colons else value.translate(_DIGITS)
+        if (level, shape) in self._plain and not (self._learnt and self._learnt.search(value)):
+            return value
+        masked, found = self._worked(level, value)
+        if self.changed:  # a path told of another user
+            return self._masked(level, value)
+        if len(self._memo) >= _MEMO:
+            self._memo.clear()
+        if len(self._plain) >= _MEMO:
+            self._plain.clear()
+        if masked == value and shape != value and self._worked(level, shape)[0] == shape:
+            self._plain.add((level, shape))
+        else:
+            self._memo[level, value] = masked, found
+        self.counts.update(found)
+        return masked
+
+    def _worked(self, level: Level, value: str) -> tuple[str, Counter[str]]:
+        """The text after all steps, and what they replaced."""
+        self._found = found = Counter[str]()
+        masked = self._cut(value)
+        for step in _STEPS[level]:
+            masked = step(self, masked)
+        return masked, found
 
     def _cut(self, value: str) -> str:
         if len(value) <= MAX_TEXT:
@@ -145,9 +166,11 @@ class Scrubber(Known):
         self._words = _any_of(words, _WORD)
         self._long_words = _any_of([word for word in words if len(word) > 3], _WORD)
         self._secret = _any_of(list(self.secrets), "%s")
+        self._learnt = _any_of([*words, *self.secrets], "(?i:%s)")
         sure = [one for one in self.secrets if len(one) >= _SURE_SECRET_LENGTH]
         self._sure_secret = _any_of(sure, "%s")
         self._memo.clear()
+        self._plain.clear()
         self.changed = False
 
     # ---- the steps, each from text to text
