@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, Final
 
 from . import masking
@@ -18,9 +17,6 @@ _LEVELS: Final[dict[str, Level]] = {
     "annotation": "range",
     "frame": "frame",
 }
-_LITERAL: Final = re.compile(
-    rb'"((?:[^"\\]|\\.)*)"([\x00-\x20]*:[\x00-\x20]*"((?:[^"\\]|\\.)*)")?', re.DOTALL
-)
 _CLEAN: Final = 300_000
 
 
@@ -184,28 +180,3 @@ def _as_pairs(value: Any) -> Any:
     if isinstance(value, list):
         return [_as_pairs(member) for member in value]
     return value
-
-
-def literals(raw: bytes, scrubber: Scrubber) -> bytes:
-    """An event that only the grammar of traces accepts: its texts one by one."""
-
-    def one(match: re.Match[bytes]) -> bytes:
-        key = _literal(match[1])
-        if match[3] is None:
-            masked = scrubber.text(key)
-            return match[0] if masked == key else dumps(masked)
-        value = _literal(match[3])
-        masked = scrubber.range_name(value) if key == "name" else scrubber.variable(key, value)
-        if masked == value:
-            return match[0]
-        return dumps(scrubber.range_name(key)) + b": " + dumps(masked)
-
-    return _LITERAL.sub(one, raw)
-
-
-def _literal(raw: bytes) -> str:
-    text = raw.decode("utf-8", "surrogateescape")
-    try:
-        return str(json.loads(f'"{text}"', strict=False))
-    except ValueError:
-        return text

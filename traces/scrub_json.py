@@ -4,7 +4,14 @@ their order and as often as they stand there."""
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Any, Final
+
+# A text, or what stands for a number that is none.
+_TOKEN: Final = re.compile(
+    rb'"(?:[^"\\]|\\.)*"|(?P<word>(?<![\w.])[-+]?(?:inf|nan|infinity)\b)', re.DOTALL | re.IGNORECASE
+)
+_ESCAPE: Final = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?', re.DOTALL)
 
 
 class Number(float):
@@ -24,7 +31,23 @@ class Pairs(list[tuple[str, Any]]):
 
 
 def loads(raw: bytes) -> Pairs:
-    """An object. Raises ValueError for anything else."""
+    """An object, also with `inf`, `nan` and escapes that JSON does not have, as traces hold them.
+
+    Raises ValueError for anything else.
+    """
+    try:
+        return _object(raw)
+    except ValueError:
+        return _object(_TOKEN.sub(_mended, raw))
+
+
+def _mended(match: re.Match[bytes]) -> bytes:
+    if match["word"]:
+        return b"NaN"
+    return _ESCAPE.sub(lambda found: (found[1] and found[0]) or b"\\\\" + found[0][1:], match[0])
+
+
+def _object(raw: bytes) -> Pairs:
     found = json.loads(
         raw.decode("utf-8", "surrogateescape"),
         object_pairs_hook=Pairs,

@@ -21,7 +21,7 @@ from .scan import scan_text
 from .scan_grammar import EventReader
 from .scan_parts import MAX_DEPTH, Events
 from .scan_pure import PureReader, StrangeError, check_keys, has_strange_keys
-from .scrub_events import EventMask, literals
+from .scrub_events import EventMask
 from .scrub_json import Number, dumps, loads
 from .scrub_words import Scrubber
 from .text import open_text
@@ -184,7 +184,8 @@ class _Writer(_EveryEvent):
         try:
             event = loads(raw)
         except (ValueError, RecursionError):
-            self._sink(self._separate() + literals(raw, self._scrubber))
+            # What is text in it and what is not cannot be told.
+            self._scrubber.counts["stretches left out"] += 1
             return
         masked = self._mask.masked(event)
         self._sink(self._separate() + (raw if masked == event else dumps(masked)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from specscope.traces import schema
+from specscope.traces.errors import SpecscopeError
 from specscope.traces.events import ScanOptions
 from specscope.traces.read import read_file
 from specscope.traces.scrub import scrub
@@ -83,6 +86,8 @@ PLACES: dict[str, str] = {
     "secret beside infinity": event().replace(
         '"stream": 7', f'"stream": 7, "x": inf, "api_key": "{SECRET}"'
     ),
+    "an escape that is none": event(name="x MARK").replace("MARK", f"\\q {TOKEN}"),
+    "a key with the word inf": with_args(inf="inf", note=TOKEN),
     "quotes to mend": event(cat="user_annotation", name="MARK").replace(
         "MARK", f'a "{TOKEN}" b'
     ),
@@ -160,7 +165,7 @@ def test_nothing_planted_around_a_trace_stays(before: str, after: str, tmp_path:
 
 
 def test_the_name_in_a_gzip_head_does_not_stay(tmp_path: Path) -> None:
-    path = write(tmp_path, [], packed=True)
+    path = tmp_path / f"{USER}.json.gz"
     with path.open("wb") as plain, gzip.GzipFile(f"{USER}.json", "wb", 6, plain) as packed:
         packed.write(('{"traceEvents": [' + event() + "]}").encode())
     out = tmp_path / "copy.json.gz"
@@ -184,6 +189,42 @@ def test_a_trace_cut_anywhere_is_copied_up_to_there(tmp_path: Path) -> None:
         assert TOKEN not in planted.found_in(out)
         copied += 1
     assert copied > 10
+
+
+def test_no_damage_lets_a_token_through(tmp_path: Path) -> None:
+    """Letters replaced, taken out and put in anywhere: what is left of a trace is masked."""
+    whole = write(tmp_path, list(PLACES.values())).read_bytes()
+    draw = random.Random(3)
+    path, out = tmp_path / "damaged.json", tmp_path / "copy.json"
+    copied = 0
+    for _ in range(60):
+        raw = bytearray(whole)
+        for _ in range(draw.randint(1, 30)):
+            at = draw.randrange(len(raw))
+            piece = draw.choice([b"", b'"', b"\\", b"{", b"}", b"]", b",", b"\0", b"\xff", b'":'])
+            raw[at : at + draw.randint(0, 2)] = piece
+        path.write_bytes(raw)
+        try:
+            scrub(path, out, force=True)
+        except SpecscopeError as error:
+            assert "\n" not in str(error)
+            continue
+        copied += 1
+        text = out.read_bytes()
+        # A letter before it makes another word of it.
+        assert not re.search(rb"(?<![A-Za-z0-9])" + TOKEN.encode(), text)
+        read_file(out, "", ScanOptions())
+    assert copied > 30
+
+
+def test_numbers_that_are_none_stay_without_a_number(tmp_path: Path) -> None:
+    odd = event(ts=5).replace('"stream": 7', f'"stream": inf, "x": -Infinity, "note": "{USER}"')
+    path = write(tmp_path, [odd])
+    out = tmp_path / "copy.json"
+    scrub(path, out)
+    one, other = (read_file(file, "", ScanOptions())[0] for file in (path, out))
+    assert one.ops.to_pylist() == other.ops.to_pylist()
+    assert one.ops.num_rows == 3
 
 
 def test_what_is_the_same_gets_the_same_placeholder(tmp_path: Path) -> None:

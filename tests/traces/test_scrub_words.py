@@ -181,6 +181,12 @@ def test_a_text_too_long_to_look_into_is_left_out(scrubber: Scrubber) -> None:
     assert scrubber.text("x" * (1 << 20) + TOKEN) == "(1,048,611 letters left out)"
 
 
+def test_an_address_is_found_after_a_name_that_looks_alike() -> None:
+    scrubber = Scrubber()
+    assert scrubber.text("at fe11::1") == "at fe11::1"
+    assert scrubber.text("at fe80::1") == "at address1"
+
+
 def test_what_was_seen_before_changes_no_answer() -> None:
     """Texts alike but for their digits share a memory; each must come out as if it were alone."""
     draw = random.Random(7)
