@@ -24,7 +24,7 @@ from .load import check_exists, unreadable
 from .read import STDIN
 from .scrub_parts import Part, parts_of
 from .scrub_words import Scrubber
-from .sniff import GZIP, printable
+from .sniff import GZIP, printable, refusal
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Progress = Callable[[str, float], None]
@@ -79,7 +79,8 @@ def scrub(
             made.mkdir()
         for part, name in zip(parts, names, strict=True):
             target = made.joinpath(*name)
-            _write(part, target, scrubber, options)
+            with _readable(part):
+                _write(part, target, scrubber, options)
             steps.done(part.path.name)
         if force and out.is_dir():
             _clear(out, made)
@@ -110,7 +111,8 @@ def _learn_all(
     bad: list[str] = []
     for part in parts:
         try:
-            _learn(part, scrubber, options)
+            with _readable(part):
+                _learn(part, scrubber, options)
         except SpecscopeError as error:
             if alone:
                 raise
@@ -123,6 +125,16 @@ def _learn_all(
             good.append(part)
         steps.done(part.path.name)
     return good, bad
+
+
+@contextlib.contextmanager
+def _readable(part: Part) -> Iterator[None]:
+    """A damaged file may hold sizes and texts that cannot be: one line for those, too."""
+    try:
+        yield
+    except (MemoryError, RecursionError, UnicodeError, SystemError) as error:
+        what = f"damaged, or too large to be read ({type(error).__name__})"
+        raise refusal(part.path.name, what, "copy or export it again") from error
 
 
 def _learn(part: Part, scrubber: Scrubber, options: ScanOptions) -> None:

@@ -183,15 +183,36 @@ def _schema(found: pa.Schema, scrubber: Scrubber) -> pa.Schema:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Schema and batches. Raises TraceFormatError for what cannot be read."""
-    try:
-        with path.open("rb") as plain, pa.PythonFile(plain, "r") as file:
+    with path.open("rb") as plain, pa.PythonFile(plain, "r") as file:
+        with _readable(path):
             if path.suffix == ".parquet":
                 parquet = pq.ParquetFile(file)
-                yield parquet.schema_arrow, parquet.iter_batches(_BATCH_ROWS)
+                schema, batches = parquet.schema_arrow, parquet.iter_batches(_BATCH_ROWS)
             else:
                 stream = pa.ipc.open_stream(file)
-                yield stream.schema, iter(stream)
-    except (pa.ArrowException, ValueError, KeyError) as error:
+                schema, batches = stream.schema, iter(stream)
+        yield schema, _sound(path, batches)
+
+
+def _sound(path: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, each whole."""
+    while True:
+        with _readable(path):
+            batch = next(batches, None)
+            if batch is None:
+                return
+            batch.validate(full=True)
+        yield batch
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """What Arrow says of a damaged file, in one line."""
+    try:
+        yield
+    except (pa.ArrowException, ValueError, KeyError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the system says so, not Arrow
         what = f"a table that cannot be read ({type(error).__name__})"
         raise refusal(path.name, what, "export it again") from error
 

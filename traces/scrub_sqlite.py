@@ -71,6 +71,7 @@ def write(path: Path, out: Path, scrubber: Scrubber) -> None:
     # Made before, so that the text of an error is about its place and not about the database.
     out.touch()
     database = sqlite3.connect(_uri(out, "mode=rwc"), uri=True, isolation_level=None)
+    database.text_factory = _text
     with contextlib.closing(database), _reading(path):
         for pragma in (
             f"encoding='{encoding}'",
@@ -235,7 +236,7 @@ def _tables(database: sqlite3.Connection, schema: str, path: Path) -> list[_Tabl
         f"SELECT name, sql FROM {schema}.sqlite_master WHERE type = 'table' "
         "AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY rowid"
     ).fetchall():
-        if not re.match(r"(?i)CREATE TABLE\b", sql or ""):
+        if not isinstance(sql, str) or not re.match(r"(?i)CREATE TABLE\b", sql):
             continue  # a virtual table: its content is elsewhere
         columns = [
             row[1] for row in database.execute(f"PRAGMA {schema}.table_info({_q(name)})").fetchall()
@@ -255,7 +256,7 @@ def _opened(path: Path) -> sqlite3.Connection:
             "wal_checkpoint(TRUNCATE)'`"
         )
     database = sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True)
-    database.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    database.text_factory = _text
     return database
 
 
@@ -264,7 +265,7 @@ def _reading(path: Path) -> Iterator[None]:
     """What SQLite says of a damaged file, or of a full disk, in one line."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, ValueError, OverflowError) as error:
         text = str(error)
         if "full" in text or "disk I/O" in text:
             raise UsageError(f"cannot write the copy: {text}; make room and try again") from error
@@ -273,6 +274,10 @@ def _reading(path: Path) -> Iterator[None]:
             f"an SQLite database that cannot be read ({printable(text, 120)})",
             "export it again",
         ) from error
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _storable(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import sqlite3
@@ -371,3 +372,35 @@ def test_an_export_of_a_server_is_copied_whole(tmp_path: Path) -> None:
     scrub(copy, tmp_path / "out.sqlite")
     for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", "CUDA_GRAPH_EVENTS", "PROCESSES"):
         assert rows_of(copy, table) == rows_of(tmp_path / "out.sqlite", table)
+
+
+@pytest.mark.parametrize("ending", ["sqlite", "parquet", "arrow"])
+def test_no_damage_ends_in_more_than_one_line_or_lets_a_token_through(
+    ending: str, tmp_path: Path
+) -> None:
+    draw = random.Random(4)
+    whole = tmp_path / f"r.{ending}"
+    source, out = tmp_path / "damaged", tmp_path / "copy"
+    sqlite(whole) if ending == "sqlite" else folder(whole, ending)
+    refused = copied = 0
+    for _ in range(40):
+        for path in (source, out):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        (shutil.copytree if whole.is_dir() else shutil.copy)(whole, source)
+        target = draw.choice(sorted(source.iterdir())) if source.is_dir() else source
+        raw = bytearray(target.read_bytes())
+        for _ in range(draw.choice([1, 2, 20])):
+            raw[draw.randrange(len(raw))] = draw.randrange(256)
+        target.write_bytes(raw[: draw.choice([len(raw), len(raw), draw.randrange(len(raw))])])
+        try:
+            scrub(source, out)
+        except SpecscopeError as error:
+            assert "\n" not in str(error)
+            assert not out.exists()
+            refused += 1
+            continue
+        copied += 1
+        for path in out.rglob("*") if out.is_dir() else [out]:
+            assert not re.search(rb"(?<![A-Za-z0-9])" + TOKEN.encode(), path.read_bytes())
+    assert refused > 3
+    assert copied > 3
