@@ -325,6 +325,20 @@ def test_what_is_no_input_is_one_line(content: str, words: str, run: Run, tmp_pa
     assert {child.name for child in tmp_path.iterdir()} == {"x.json"}
 
 
+def test_a_report_of_nsight_is_to_be_exported_first(
+    run: Run, capture: Path, tmp_path: Path
+) -> None:
+    report = capture / "r.nsys-rep"
+    report.write_text(TOKEN)
+    code, err = run(report, tmp_path / "copy")
+    assert code == 3
+    assert "nsys export --type=sqlite" in err
+    code, err = run(capture, tmp_path / "copy")
+    assert code == 0
+    assert "not copied: r.nsys-rep: a report, which holds the program's environment" in err
+    assert planted.found_in(tmp_path / "copy") == set()
+
+
 def test_standard_input_and_what_is_not_there_are_one_line(run: Run, tmp_path: Path) -> None:
     assert run("-", tmp_path / "copy")[1].count("\n") == 1
     assert run(tmp_path / "no", tmp_path / "copy")[0] == 2

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from . import cycle_log, scrub_columns, scrub_log, scrub_sqlite
 from .errors import UsageError
-from .file_names import why_not_read
+from .file_names import role_of, why_not_read
 from .load import unreadable
-from .sniff import printable
+from .sniff import printable, refusal
 
 MAX_FILES: Final = 10_000
+_REPORT: Final = re.compile(r".*\.(?:nsys-rep|qdrep|qdstrm)", re.DOTALL)
+# Roles by name of what is a trace, whether or not it would be read beside others.
+_TRACES: Final = frozenset({"trace", "graph_capture", "merged", "frontend", "unfinished"})
 
 
 @dataclass
@@ -90,13 +94,15 @@ def _why_not(path: Path) -> str:
         return error.strerror or "cannot be read"
     if cycle_log.is_log(path):
         return ""
-    why = why_not_read(path.name)
-    unfinished = path.name.endswith(".tmp")
-    aside = any(word in why for word in ("--capture-trace", "merged", "front-end"))
-    return "" if aside or unfinished else why
+    if _REPORT.fullmatch(path.name):
+        return "a report, which holds the program's environment; export it, scrub the export"
+    return "" if role_of(path.name) in _TRACES else why_not_read(path.name)
 
 
 def _kind(path: Path) -> str:
+    if _REPORT.fullmatch(path.name):
+        what = "a report of Nsight Systems, which holds the environment of the program"
+        raise refusal(path.name, what, "run `nsys export --type=sqlite` on it and scrub the export")
     if scrub_log.is_document(path):
         return "document"
     try:
