@@ -42,6 +42,7 @@ _TELLS: Final = (
     ),
     *("user", "host", "logname"),
 )
+_HOMES: Final = ("/home", "/Users", "/users", "/torchinductor_")
 _NAMES: Final = 200_000
 # Losses that left nothing out.
 _MENDED: Final = frozenset({"repaired", "repaired_header", "odd_separator"})
@@ -125,7 +126,7 @@ class _Learner(_EveryEvent):
         args = raw[raw.find('"args"') :].lower()
         if any(word in args for word in _TELLS):
             self._scrubber.learn(event)
-        elif "/home" in raw or "/Users" in raw:
+        elif any(word in raw for word in _HOMES):
             name = event.get("name")
             if name not in self._told:
                 self._scrubber.learn(event)

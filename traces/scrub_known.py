@@ -104,4 +104,4 @@ class Known:
         """A text in which paths tell users by their homes."""
         if "/" in value:
             for match in rules.HOME.finditer(value):
-                self.learn_user(match[1] or match[2])
+                self.learn_user(match[1] or match[2] or match[3])

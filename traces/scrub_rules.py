@@ -73,7 +73,9 @@ ROOTED: Final = re.compile(
     r"|(?:(?<![\w./\-])|(?<=-[A-Z]))/(?:mnt|media|Volumes|tmp|private|usr|opt|var|etc|srv|nfs"
     rf"|lustre|gpfs|scratch|workspaces?|fsx|efs|nvme\w*|shared|projects?|data\d*)/{_PART}+"
 )
-HOME: Final = re.compile(r"(?:/home\d*|/Users|/export/home)/([\w.\-]+)|^~([\w.\-]+)/")
+HOME: Final = re.compile(
+    r"/(?:home\d*|[Uu]sers|export/home)/([\w.\-]+)|^~([\w.\-]+)/|/torchinductor_([\w.\-]+)/"
+)
 WINDOWS: Final = re.compile(r"(?<![\w])[A-Za-z]:\\(?:[^\\\s\"'<>|;,]+\\)*[^\\\s\"'<>|;,]+")
 
 URL: Final = re.compile(

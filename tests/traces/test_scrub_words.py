@@ -44,6 +44,8 @@ TEXTS = {
     "GPU-7f3d2c1b-0a9f-4e8d-9c7b-6a5f4e3d2c1b": "id1",
     f"of {SECRET}.": "of ***.",
     "/home/carol then carol": "/p/user2 then user2",
+    "/tmp/torchinductor_dora/a/x.py of dora": "/p/x.py of user2",
+    "/nfs/users/dora/x and dora": "/p/x and user2",
     # These say nothing.
     "sglang::scheduler_TP0": None,
     "[TP00] 3000": None,
