@@ -12,7 +12,9 @@ import click
 
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
+from specscope.convert_cli import convert_command
 from specscope.record_cli import record_command
+from specscope.scrub_cli import scrub_command
 from specscope.sweep_cli import sweep_command
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 96}
@@ -362,6 +364,8 @@ _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)
 _group.add_command(sweep_command)
+_group.add_command(convert_command)
+_group.add_command(scrub_command)
 _group.add_command(doctor_command)
 _group.add_command(completion_command)
 
