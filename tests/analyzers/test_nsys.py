@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import specscope
 from specscope.analyzers import activities
 from specscope.analyzers import rank as ranks
 from specscope.analyzers.report import Report
 from specscope.analyzers.verdict import Verdict
+from specscope.scrub_cli import scrub_command
 from specscope.traces.run import RankTables
 from tests import nsys_drawing
 from tests.analyzers import cases_ranges, cases_sglang, cases_trtllm, cases_vllm
@@ -269,3 +271,21 @@ def test_a_drawn_trace_reads_alike_from_both_profilers(name: str, tmp_path: Path
         assert a.tables[table].to_pylist() == b.tables[table].to_pylist()
     assert a.verdict.evidence == b.verdict.evidence
     assert len(a.verdict.refused) == len(b.verdict.refused)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("traces", *OWN, "node.sqlite"),
+        ("traces", "nsight", "synthetic_graph_node.sqlite"),
+        ("cases", "q05_nsys_start_end.sqlite"),
+    ],
+    ids=lambda parts: parts[-1],
+)
+def test_a_scrubbed_export_gives_the_same_figures(parts: tuple[str, ...], tmp_path: Path) -> None:
+    source, copy = shared_path(*parts), tmp_path / parts[-1]
+    done = CliRunner().invoke(scrub_command, [str(source), str(copy)])
+    assert done.exit_code == 0, done.output
+    a, b = (specscope.analyze(specscope.load(path, cache=False)) for path in (source, copy))
+    for table in ("ops", "calls", "ranges", "cycles", "parts"):
+        assert a.tables[table].to_pylist() == b.tables[table].to_pylist(), table
