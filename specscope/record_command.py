@@ -60,7 +60,7 @@ def run(options: Options, after: After) -> int:
     from specscope import analyze_command
 
     request = analyze_command.Request(
-        tuple(map(str, done.reports)),
+        (_what(done),),
         nsys=done.nsys,
         export_timeout=after.export_timeout,
         quiet=after.quiet,
@@ -68,6 +68,11 @@ def run(options: Options, after: After) -> int:
     )
     code = exits.guarded(lambda: analyze_command.run(request), debug=after.debug)
     return _code(done) or code
+
+
+def _what(done: Recorded) -> str:
+    """What to analyse: several reports are windows of one run; of a folder the newest is read."""
+    return str(done.reports[0] if len(done.reports) == 1 else done.folder)
 
 
 def _code(done: Recorded) -> int:
@@ -85,8 +90,7 @@ def _outcome(done: Recorded) -> list[str]:
         count = len(done.reports)
         lines.append(
             f"{count} report{'s' if count > 1 else ''} in {done.folder} (with the environment of "
-            f"the command inside: not to be shared as it is); again: analyze "
-            f"{' '.join(map(str, done.reports))}"
+            f"the command inside: not to be shared as it is); again: analyze {_what(done)}"
         )
     lines += [str(nsys_export.refusal_of_raw(path)) for path in done.raw]
     return lines

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -86,6 +87,9 @@ def export(given: dict[str, str], behind: list[str], told: dict[str, Any]) -> in
     if not report.read_bytes().startswith(b"NVIDIA Tegra Profiler Report "):
         print("Exportation error: Section Table Reference magic number mismatch.")
         return 1
+    if "copy" in told:
+        shutil.copy(told["copy"], output)
+        return 0
     with contextlib.closing(sqlite3.connect(output)) as out:
         out.execute("create table META_DATA_CAPTURE (name text, value text)")
         rows = [

@@ -17,6 +17,8 @@ from tests.tools import fetch_nsys
 
 OLDER_NVTX = "0.2.11"
 FAKE = Path(__file__).with_name("fake_nsys.py")
+# An export of two ranks without a GPU.
+SAMPLE = Path(__file__).with_name("data") / "nsys-own-cpu" / "sample.sqlite"
 VERSION_LINE = "NVIDIA Nsight Systems version 2023.4.4.54-234433681190v0"
 OPTIONS = {
     "export": ["force-overwrite", "quiet", "lazy", "output", "type"],

@@ -14,7 +14,7 @@ import pytest
 from specscope import analyze_command, exits
 from specscope.cli import _group
 from specscope.record_command import _show
-from tests.nsys_programs import Program
+from tests.nsys_programs import SAMPLE, Program
 from tests.test_cli import Done
 
 Run = Callable[..., Done]
@@ -58,15 +58,35 @@ def test_the_folder_goes_to_stdout_and_the_rest_to_stderr(run: Run, tmp_path: Pa
     assert f"again: analyze {tmp_path}/out/report.nsys-rep" in done.err
 
 
+def test_the_report_of_the_analysis_goes_to_stdout(
+    run: Run, tmp_path: Path, program: Program
+) -> None:
+    program.tell(copy=str(SAMPLE))
+    done = run("--out", tmp_path / "out", "--", *HELLO)
+    assert done.code == 0
+    assert done.out.startswith("Verify (accept included) takes ")
+    assert "report.nsys-rep [process " in done.out
+    assert "export.sqlite" not in done.out
+
+
 def test_the_reports_are_analysed_with_the_same_nsys(
     run: Run, tmp_path: Path, program: Program, asked: list[analyze_command.Request]
 ) -> None:
     out = tmp_path / "out"
-    done = run("--out", out, "--export-timeout", "77", "--windows", "2", "--", *HELLO)
+    done = run("--out", out, "--export-timeout", "77", "--", *HELLO)
     (request,) = asked
-    assert request.paths == (f"{out}/report.1.nsys-rep", f"{out}/report.2.nsys-rep")
+    assert request.paths == (f"{out}/report.nsys-rep",)
     assert (request.nsys, request.export_timeout) == (str(program.path), 77)
     assert done.code == exits.UNSUPPORTED
+
+
+def test_of_several_windows_the_folder_is_analysed_for_they_are_no_ranks(
+    run: Run, tmp_path: Path, asked: list[analyze_command.Request]
+) -> None:
+    out = tmp_path / "out"
+    done = run("--out", out, "--windows", "2", "--", *HELLO)
+    assert [request.paths for request in asked] == [(str(out),)]
+    assert f"again: analyze {out}\n" in done.err
 
 
 def test_a_command_that_failed_is_analysed_and_gives_its_exit_code(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from . import attach_reports, cycle_log, nsys_export, nsys_program, nsys_windows
+import pyarrow as pa
+
+from . import attach_reports, cycle_log, nsys_export, nsys_windows
 from . import cache as cache_of
 from .assemble import FileTables, assemble
 from .context import read_context
@@ -33,8 +33,6 @@ from .twins import without_twins
 
 DEFAULT_MAX_TEXT_BYTES: Final = 64 << 30
 
-# `nsys_export.exported` with the options of the user.
-Exporting = Callable[..., contextlib.AbstractContextManager[Path]]
 # Called with the name of a file that was read and the share of the work that is done.
 Progress = Callable[[str, float], None]
 
@@ -63,8 +61,8 @@ def load(
     options = ScanOptions(
         all_frames=all_frames, frame_needles=FRAME_NEEDLES, max_text_bytes=max_text_bytes
     )
-    exporting = partial(nsys_export.exported, nsys=nsys, timeout=export_timeout, use_cache=cache)
-    choice, chosen_by_us = _choose(given, exporting)
+    exports = nsys_export.Exports(nsys, export_timeout, use_cache=cache)
+    choice, chosen_by_us = _choose(given, exports)
     files = _of_rank(choice.files, rank) if chosen_by_us else choice.files
     logs = [file for file in files if file.is_file() and cycle_log.is_log(file)]
     if logs and len(logs) < len(files):
@@ -72,7 +70,7 @@ def load(
     if logs:
         tables = _read_logs(logs)
     else:
-        tables = _read_all(files, options, exporting, on_progress=on_progress, use_cache=cache)
+        tables = _read_all(files, options, exports, on_progress=on_progress, use_cache=cache)
     tables, twin_notes = without_twins(tables)
     assembled = assemble(tables, chosen_by_us=chosen_by_us)
     ranks = _only(assembled.ranks, rank)
@@ -89,7 +87,7 @@ def load(
     return Run(ranks, tuple(dict.fromkeys(notes)), context, listed)
 
 
-def _choose(given: Sequence[str | Path], exporting: Exporting) -> tuple[Choice, bool]:
+def _choose(given: Sequence[str | Path], exports: nsys_export.Exports) -> tuple[Choice, bool]:
     """The files to read, and whether they are a folder's (True) or were named by the user."""
     if not given:
         raise UsageError("no trace given; give files or a folder")
@@ -98,7 +96,7 @@ def _choose(given: Sequence[str | Path], exporting: Exporting) -> tuple[Choice, 
         check_exists(path)
 
     def window(path: Path) -> nsys_windows.Window:
-        with _readable(path, exporting) as source:
+        with exports.readable(path) as source:
             return nsys_windows.window_of(source)
 
     if len(paths) == 1 and _is_folder(paths[0]):
@@ -178,7 +176,7 @@ def _server_args(logs: Sequence[Path]) -> dict[str, Any]:
 def _read_all(
     files: Sequence[Path],
     options: ScanOptions,
-    exporting: Exporting,
+    exports: nsys_export.Exports,
     *,
     use_cache: bool,
     on_progress: Progress | None,
@@ -191,10 +189,11 @@ def _read_all(
 
     def read(path: Path) -> FileTables:
         nonlocal done
-        with _readable(path, exporting) as source:
-            tables = read_one(source, options, use_cache=use_cache)
-            if source != path:
-                tables = _of_report(tables, path)
+        with exports.readable(path) as source:
+            if source == path:
+                tables = read_one(path, options, use_cache=use_cache)
+            else:
+                tables = _read_export(source, path, options, use_cache=use_cache)
         done += 1
         if on_progress is not None:
             on_progress(path.name, done / len(files))
@@ -206,25 +205,33 @@ def _read_all(
         try:
             return list(pool.map(read, files))
         except BaseException:
-            nsys_program.end_calls()  # else the pool waits for them
+            exports.end()  # else the pool waits for them
             raise
 
 
-@contextlib.contextmanager
-def _readable(path: Path, exporting: Exporting) -> Iterator[Path]:
-    """What can be read: the file itself, or the export of a report of Nsight Systems."""
-    if nsys_export.is_report(path) or nsys_export.is_raw(path):
-        with exporting(path) as source:
-            yield source
-    else:
-        yield path
-
-
-def _of_report(tables: FileTables, report: Path) -> FileTables:
+def _read_export(
+    export: Path, report: Path, options: ScanOptions, *, use_cache: bool
+) -> FileTables:
     """The tables of an export in the name of the report that it was made of."""
-    facts = {"path": path_text(report), "bytes": report.stat().st_size}
-    ranks = tuple(replace(rank, facts={**rank.facts, **facts}) for rank in tables.ranks)
-    return FileTables(str(report), ranks)
+    try:
+        tables = read_one(export, options, use_cache=use_cache)
+    except TraceFormatError as error:
+        named = str(error).replace(export.name, printable(report.name, 120))
+        raise TraceFormatError(named) from error
+    name, size = path_text(report), report.stat().st_size
+
+    def of_report(rank: RankTables) -> RankTables:
+        table = rank.sources
+        for column, values in (
+            ("path", [text.replace(path_text(export), name) for text in table["path"].to_pylist()]),
+            ("bytes", [size] * table.num_rows),
+        ):
+            place = table.schema.get_field_index(column)
+            field = table.schema.field(place)
+            table = table.set_column(place, field, pa.array(values, field.type))
+        return replace(rank, sources=table, facts={**rank.facts, "path": name})
+
+    return FileTables(str(report), tuple(map(of_report, tables.ranks)))
 
 
 def _read_logs(paths: Sequence[Path]) -> list[FileTables]:

@@ -13,6 +13,7 @@ import os
 import re
 import sqlite3
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,6 +64,39 @@ def refusal_of_raw(path: Path) -> TraceFormatError:
     )
 
 
+class Exports:
+    """The exports of one load: how they are made, and that other threads can be told to end them.
+
+    `nsys` and `timeout` are those of `export`. With `use_cache` an export is kept for the next time
+    where there is a cache folder to be written.
+    """
+
+    def __init__(
+        self, nsys: str | None = None, timeout: float | None = None, *, use_cache: bool = True
+    ) -> None:
+        self._nsys, self._timeout, self._use_cache = nsys, timeout, use_cache
+        self._ended = threading.Event()
+
+    def end(self) -> None:
+        """End those that run, and begin no other."""
+        self._ended.set()
+
+    @contextlib.contextmanager
+    def readable(self, path: Path) -> Iterator[Path]:
+        """What can be read: the file itself, or the export of a report as long as this is open."""
+        if not is_report(path) and not is_raw(path):
+            yield path
+            return
+        with exported(
+            path,
+            nsys=self._nsys,
+            timeout=self._timeout,
+            use_cache=self._use_cache,
+            ended=self._ended,
+        ) as source:
+            yield source
+
+
 @contextlib.contextmanager
 def exported(
     report: Path,
@@ -70,6 +104,7 @@ def exported(
     nsys: str | None = None,
     timeout: float | None = None,
     use_cache: bool = True,
+    ended: threading.Event | None = None,
 ) -> Iterator[Path]:
     """The SQLite file of a report, there as long as the context is open.
 
@@ -77,26 +112,33 @@ def exported(
     else it is gone afterwards. Raises as `export` does.
     """
     if use_cache and _has_cache():
-        yield export(report, nsys=nsys, timeout=timeout)
+        yield export(report, nsys=nsys, timeout=timeout, ended=ended)
         return
     program = _program(report, nsys)
     with tempfile.TemporaryDirectory(prefix="specscope-export-", ignore_cleanup_errors=True) as to:
         place = Path(to)
-        _make(report, program, timeout, place)
+        _make(report, program, timeout, place, ended)
         yield place / _EXPORT
 
 
-def export(report: Path, *, nsys: str | None = None, timeout: float | None = None) -> Path:
+def export(
+    report: Path,
+    *,
+    nsys: str | None = None,
+    timeout: float | None = None,
+    ended: threading.Event | None = None,
+) -> Path:
     """The SQLite file of a report in the cache folder, made by `nsys` when it is not there.
 
     `nsys` is the path of the program, or of the folder of an installation (None: the one on
-    PATH); the call may take `timeout` seconds. Raises UsageError for a report or a program that
-    cannot be read or run, and TraceFormatError for a report that gives no export; in one line.
+    PATH); the call may take `timeout` seconds, and no longer than until `ended` is set. Raises
+    UsageError for a report or a program that cannot be read or run, and TraceFormatError for a
+    report that gives no export; in one line.
     """
     program = _program(report, nsys)
     try:
         name = _key(report, program)
-        return cache.made(name, lambda to: _make(report, program, timeout, to)) / _EXPORT
+        return cache.made(name, lambda to: _make(report, program, timeout, to, ended)) / _EXPORT
     except OSError as error:
         raise UsageError(
             f"{title(report)} cannot be exported into {printable(str(cache.folder()), 200)}: "
@@ -167,7 +209,13 @@ def _version(program: str) -> str:
         raise UsageError(printable(str(error), 300)) from error
 
 
-def _make(report: Path, program: str, timeout: float | None, place: Path) -> None:
+def _make(
+    report: Path,
+    program: str,
+    timeout: float | None,
+    place: Path,
+    ended: threading.Event | None,
+) -> None:
     """Export into a file in the private folder `place`."""
     output = place / _EXPORT
     try:
@@ -175,7 +223,7 @@ def _make(report: Path, program: str, timeout: float | None, place: Path) -> Non
         switches = [f"--{name}={value}" for name, value in _SWITCHES if name in known]
         words = [program, "export", "--type=sqlite", f"--output={output}", *switches]
         ran = nsys_program.run(
-            [*words, str(report.absolute())], timeout=timeout, meanwhile=_kept_fresh(place)
+            [*words, str(report.absolute())], timeout=timeout, meanwhile=_watch(place, ended)
         )
     except NsysError as error:
         raise UsageError(printable(str(error), 300)) from error
@@ -190,17 +238,22 @@ def _make(report: Path, program: str, timeout: float | None, place: Path) -> Non
     output.chmod(0o600)
 
 
-def _kept_fresh(place: Path) -> Callable[[], None]:
-    """Marks the folder as being written now and then: it is no leftover of a killed writer."""
+def _watch(place: Path, ended: threading.Event | None) -> Callable[[], None]:
+    """Ends the call when that is set; marks the folder as being written until then.
+
+    Without the mark it would be taken for the leftover of a killed writer.
+    """
     last = time.monotonic()
 
-    def touch() -> None:
+    def look() -> None:
         nonlocal last
+        if ended is not None and ended.is_set():
+            raise NsysError("the export was ended, because reading was")
         if time.monotonic() - last > _TOUCH_SECONDS:
             os.utime(place)
             last = time.monotonic()
 
-    return touch
+    return look
 
 
 def _is_whole(path: Path) -> bool:

@@ -14,9 +14,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -46,41 +45,6 @@ class Ran:
     code: int
     text: str
     timed_out: bool = False
-
-
-class _Children:
-    """The calls that run now, so that another thread can end them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[bytes]] = set()
-
-    @contextlib.contextmanager
-    def known(self, child: subprocess.Popen[bytes]) -> Iterator[None]:
-        """Known as running while the context is open; ended after it, with all it started."""
-        with self._lock:
-            self._running.add(child)
-        try:
-            yield
-        finally:
-            _end(child)
-            with self._lock:
-                self._running.discard(child)
-
-    def end(self) -> None:
-        """End all of them."""
-        with self._lock:
-            for child in self._running:
-                if child.returncode is None:
-                    _kill_group(child.pid)
-
-
-_children = _Children()
-
-
-def end_calls() -> None:
-    """End every call that runs in this process, on whatever thread; their callers see it."""
-    _children.end()
 
 
 def find(given: str | None = None) -> str:
@@ -154,7 +118,7 @@ def run(
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise NsysError(f"{words[0]} cannot be started: {reason}") from error
         timed_out = False
-        with _children.known(child):
+        try:
             pause = _PAUSE
             while child.poll() is None:
                 if until is not None and time.monotonic() > until:
@@ -165,6 +129,8 @@ def run(
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
+        finally:
+            _end(child)
         return Ran(child.returncode, _last_text(out.fileno()), timed_out)
 
 

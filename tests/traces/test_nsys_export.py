@@ -9,7 +9,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +22,7 @@ from specscope.traces.load import load
 from specscope.traces.nsys_export import export, exported
 from specscope.traces.nsys_program import NsysError, Ran
 from specscope.traces.nsys_troubles import TROUBLES, Trouble, failure
-from tests.nsys_programs import Program, real
+from tests.nsys_programs import SAMPLE, Program, real
 
 HEAD = b"NVIDIA Tegra Profiler Report 2023@4@4@54-234433681190v0.\n\x0bLocal (CLI)"
 FAR = 60.0
@@ -259,6 +258,31 @@ def test_without_a_cache_the_export_is_gone_afterwards(
     assert not found.parent.exists()
 
 
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_report_reads_as_its_export_does_in_its_own_name(
+    program: Program, report: Path, use_cache: bool
+) -> None:
+    program.tell(copy=str(SAMPLE))
+    for given in (report, report.parent):  # the file, or a folder with it
+        found = load(given, nsys=str(program.path), cache=use_cache)
+        wanted = load(SAMPLE)
+        for ours, theirs in zip(found.ranks, wanted.ranks, strict=True):
+            assert ours.ranges.equals(theirs.ranges)
+            (row,) = ours.sources.to_pylist()
+            assert row["path"].startswith(f"{report} [process ")
+            assert row["bytes"] == len(HEAD)
+            assert ours.facts["path"] == str(report)
+    assert sorted(report.parent.iterdir()) == [report]
+
+
+def test_an_export_that_cannot_be_read_is_refused_in_the_name_of_the_report(
+    program: Program, report: Path
+) -> None:
+    with pytest.raises(TraceFormatError, match=r"^win\.nsys-rep is ") as caught:
+        load(report, nsys=str(program.path))
+    assert "export.sqlite" not in str(caught.value)
+
+
 def test_a_raw_recording_is_never_read_and_the_rule_is_named(
     program: Program, tmp_path: Path
 ) -> None:
@@ -323,15 +347,16 @@ def test_both_rooms_have_the_same_text() -> None:
     assert len(texts) == 1
 
 
-def test_calls_of_another_thread_can_be_ended() -> None:
-    done: list[Ran] = []
-    words = [sys.executable, "-c", "print('here', flush=True); import time; time.sleep(600)"]
-    thread = threading.Thread(target=lambda: done.append(nsys_program.run(words, timeout=None)))
-    thread.start()
-    await_true(lambda: bool(nsys_program._children._running))
-    nsys_program.end_calls()
-    thread.join(FAR)
-    assert done[0].code == -signal.SIGKILL
+def test_exports_that_were_ended_begin_no_other(program: Program, report: Path) -> None:
+    """Else a thread that was about to start one would be waited for."""
+    exports = nsys_export.Exports(str(program.path))
+    with exports.readable(report) as found:
+        assert found.is_file()
+    report.write_bytes(HEAD + b"more")
+    program.tell(export="hang")
+    exports.end()
+    with pytest.raises(UsageError, match="was ended"), exports.readable(report):
+        pass
 
 
 def test_a_program_that_cannot_be_started_is_one_line(tmp_path: Path) -> None:
