@@ -119,6 +119,11 @@ class Report:
     graphs: Graphs | None = None  # the inside of graph launches, where capture traces were given
     tables: Mapping[str, pa.Table] = field(repr=False, default_factory=dict)
 
+    @property
+    def blind(self) -> bool:
+        """Was the inside of graphs not recorded? Then nothing that looks idle is known to be."""
+        return any(one.graphs_without_op for one in self.coverage)
+
     def share(self, stage: str, rank: int | None = None) -> StageShare | None:
         """The row of one stage: of the run, or of one rank."""
         for row in self.shares:

@@ -150,6 +150,8 @@ def test_graphs_that_were_not_recorded_are_no_idle_time_but_a_refusal() -> None:
     # A careless reading gives verify 32 %: no share is given at all.
     assert found.shares == ()
     assert found.idle == ()
+    gaps = [row for row in found.tables["segments"].to_pylist() if row["state"] == "idle"]
+    assert {row["what"] for row in gaps} == {"unknown"}
     assert [row.count for row in found.cycles] == [4, 4]
 
 
