@@ -1,8 +1,9 @@
 """A report of Nsight Systems (`.nsys-rep`, `.qdrep`) as the SQLite file that can be read.
 
 Only the program `nsys` reads a report, so it is called. The export lies in the user's cache
-folder, never beside the report, and only the user may read it: it carries the environment of the
-program that was recorded. A report is exported once for each content and version of nsys.
+folder, never beside the report, only the user may read it, and what it carries of the program's
+environment and output is taken out at once. A report is exported once for each content and version
+of nsys.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from . import cache, nsys_program
+from . import cache, nsys_private, nsys_program
 from .errors import TraceFormatError, UsageError
 from .nsys_program import NsysError
 from .nsys_troubles import command_elsewhere, failure, quoted, title
@@ -236,6 +237,13 @@ def _make(
     if ran.code != 0 or not _is_whole(output):
         raise failure(report, program, _version(program), ran, place.parent)
     output.chmod(0o600)
+    try:
+        nsys_private.strip(output)
+    except sqlite3.Error as error:
+        raise UsageError(
+            f"the export of {title(report)} cannot be kept without the environment in it "
+            f"({printable(str(error), 120)}); make room, or use --no-cache"
+        ) from error
 
 
 def _watch(place: Path, ended: threading.Event | None) -> Callable[[], None]:

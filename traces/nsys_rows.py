@@ -236,13 +236,19 @@ def _domains(found: Columns, text: Named, kind: Ints) -> Named:
     }
     codes = np.full(found.rows, -1, np.int32)
     place: dict[str, int] = {}
-    inside = (number != 0) & (number != ABSENT)
-    for owner in np.unique(process[inside]).tolist():
-        for domain in np.unique(number[inside & (process == owner)]).tolist():
-            rows = np.flatnonzero(inside & (process == owner) & (number == domain))
-            title = known.get((owner, domain)) or _guessed(text, rows)
-            if title:
-                codes[rows] = place.setdefault(title, len(place))
+    inside = np.flatnonzero((number != 0) & (number != ABSENT))
+    order = inside[np.lexsort((number[inside], process[inside]))]
+    # Rows of one domain of one process stand together.
+    new = np.ones(len(order), np.bool_)
+    new[1:] = np.diff(process[order]) != 0
+    new[1:] |= np.diff(number[order]) != 0
+    for rows in np.split(order, np.flatnonzero(new)[1:]):
+        if not len(rows):
+            continue
+        key = int(process[rows[0]]), int(number[rows[0]])
+        title = known.get(key) or _guessed(text, rows)
+        if title:
+            codes[rows] = place.setdefault(title, len(place))
     return Named(codes, list(place))
 
 
