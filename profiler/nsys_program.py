@@ -14,12 +14,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from types import FrameType
+from typing import IO, Final
 
 NAME: Final = "nsys"
 # For what only prints a few lines; generous, for a first start from a slow disk.
@@ -103,22 +105,12 @@ def run(
     is left behind, however it ends. Raises NsysError when it cannot be started.
     """
     until = None if timeout is None else time.monotonic() + timeout
+    child: subprocess.Popen[bytes] | None = None
+    timed_out = False
     with tempfile.TemporaryFile() as out:
         try:
-            child = subprocess.Popen(
-                list(words),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=None if environ is None else dict(environ),
-                start_new_session=True,
-                umask=0o077,
-            )
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise NsysError(f"{words[0]} cannot be started: {reason}") from error
-        timed_out = False
-        try:
+            with _undisturbed():
+                child = _started(words, environ, out)
             pause = _PAUSE
             while child.poll() is None:
                 if until is not None and time.monotonic() > until:
@@ -130,8 +122,47 @@ def run(
                     child.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
-            _end(child)
+            if child is not None:
+                _end(child)
         return Ran(child.returncode, _last_text(out.fileno()), timed_out)
+
+
+def _started(
+    words: Sequence[str], environ: Mapping[str, str] | None, out: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(words),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=None if environ is None else dict(environ),
+            start_new_session=True,
+            umask=0o077,
+        )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise NsysError(f"{words[0]} cannot be started: {reason}") from error
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Interrupts come after the block: a process that nobody knows yet could not be ended."""
+    came: list[int] = []
+    before: dict[int, Callable[[int, FrameType | None], object]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                before[number] = handler
+                signal.signal(number, lambda caught, frame: came.append(caught))
+    try:
+        yield
+    finally:
+        for caught, handler in before.items():
+            signal.signal(caught, handler)
+    for each in came:
+        before[each](each, None)
 
 
 def _state(program: str) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -357,6 +358,26 @@ def test_exports_that_were_ended_begin_no_other(program: Program, report: Path) 
     exports.end()
     with pytest.raises(UsageError, match="was ended"), exports.readable(report):
         pass
+
+
+def test_an_interrupt_while_a_program_is_started_ends_it_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = []
+    popen = subprocess.Popen
+
+    def interrupted(*words: Any, **options: Any) -> Any:
+        started.append(popen(*words, **options))
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0)  # here it would be raised
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        nsys_program.run([sys.executable, "-c", "import time; time.sleep(600)"], timeout=FAR)
+    assert started[0].returncode == -signal.SIGKILL
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_program_that_cannot_be_started_is_one_line(tmp_path: Path) -> None:
