@@ -153,7 +153,7 @@ def read_calls(store: Store, strings: Strings) -> Calls:
 def read_ranges(store: Store, strings: Strings) -> tuple[Ranges, Marks, dict[str, int]]:
     """All NVTX ranges and marks, and how many rows are neither, by type."""
     found = store.read(
-        names.RANGES, names.OF_RANGES, ("text",), names.FLOAT_PAYLOADS, names.shortened
+        names.RANGES, names.OF_RANGES, ("text",), names.FLOAT_PAYLOADS, names.OPERATORS
     )
     found.texts |= store.read(names.RANGES, (), ("jsonText",)).texts
     kind = found["eventType"]
@@ -218,7 +218,7 @@ def _texts(found: Columns, strings: Strings, plain: str, by_id: str) -> Named:
     own, other = both.codes[:rows], both.codes[rows:]
     return _renamed(
         Named(np.where(own >= 0, own, other), both.texts),
-        lambda t: names.shortened(t)[:NAME_LENGTH],
+        lambda t: names.OPERATORS(t)[:NAME_LENGTH],
     )
 
 
