@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUNDLED = ROOT / reports.BUNDLED
 GOLDEN = ROOT / "tests" / "golden"
 Run = Callable[..., tuple[int, str]]
-READ = ("ops", "calls", "ranges", "collectives", "tracks", "losses", "sources")
+READ = tuple(schema.TABLES)
 
 
 @pytest.fixture
@@ -58,7 +58,8 @@ def read(path: Path) -> pa.Table:
 def assert_is(table: pa.Table, ranks: Any, name: str) -> None:
     """The table holds that of every rank, in order, with the meaning of each column."""
     wanted = schema.CYCLE_LOG if name == "cycle_log" else schema.TABLES[name]
-    assert table.schema.metadata == {b"specscope_schema_version": b"1"}
+    version = str(schema.SCHEMA_VERSION).encode()
+    assert table.schema.metadata == {b"specscope_schema_version": version}
     for field in wanted:
         assert table.schema.field(field.name).equals(field, check_metadata=True)
     rows = [row for rank in ranks for row in getattr(rank, name).to_pylist()]
@@ -91,6 +92,8 @@ def test_every_table_reads_back_as_it_was_read(ending: str, run: Run, tmp_path: 
         "public/2022-08-no-distributedinfo-cpu-only.json.gz",
         "public/torch2.13.0-cpu-INVALID-quote-in-name.json",
         "cpu/gloo_rank0.json.gz",
+        "nsight/synthetic_graph_node.sqlite",
+        "own/nsys-tp2-8b-eagle3-k3-nvlink-bs1/node.sqlite",
     ],
 )
 def test_shared_recordings_read_back(name: str, ending: str, run: Run, tmp_path: Path) -> None:
