@@ -314,7 +314,9 @@ def _nothing_found(folder: Path, listed: tuple[str, ...]) -> str:
             f"`specscope doctor` with that folder says what was attached"
         )
     if not listed:
-        return f"{what} (it is empty); give a folder with *.trace.json.gz files"
+        return f"{what} (it is empty); give a folder with traces (*.trace.json.gz, *.nsys-rep, *.sqlite)"
     shown = "; ".join(printable(line, 120) for line in listed[:3])
     more = f"; and {len(listed) - 3} more" if len(listed) > 3 else ""
-    return f"{what} ({shown}{more}); give a folder with *.trace.json.gz files"
+    return (
+        f"{what} ({shown}{more}); give a folder with traces (*.trace.json.gz, *.nsys-rep, *.sqlite)"
+    )
