@@ -20,8 +20,9 @@ from specscope.analyzers.rank import Rank
 from specscope.analyzers.replays import Short, short_replays
 from specscope.analyzers.words import WORK
 
-# Launches without their work in the counted cycles, of all launches: above, nothing is called idle.
-MOST_LOST = 0.01
+# Of the launches, or of the graph replays, so many may lack GPU rows: medians over cycles do not
+# move with fewer. Above, nothing is called idle.
+MOST_LOST = 0.1
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ class Coverage:
     @property
     def blind(self) -> bool:
         """Is so much GPU work not on record that time seems idle in which it ran?"""
-        launches = max(self.launches, 1)
+        launches, short = max(self.launches, 1), self.short_replays
         return (
             self.graphs_without_op
             or self.kernels_missing
-            or self.short_replays is not None
+            or (short is not None and short.launches > MOST_LOST * short.of)
             or self.launches_without_op_counted > MOST_LOST * launches
         )
 
