@@ -303,7 +303,8 @@ def _by_capture(members: Sequence[Member], collectives: Sequence[Collectives]) -
             return (
                 f"the collectives of the ranks do not correspond: rank {members[0].number} has "
                 f"{counts[0][kind]} of {kind}, rank {other.number} {counts[1][kind]}, and no "
-                "cycles are found by which to match them; traces that were sampled or filtered cannot be"
+                "cycles are found by which to match them, as in traces that were sampled or "
+                "filtered"
             )
         if one.kind != collectives[0].kind:
             return (

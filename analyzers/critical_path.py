@@ -102,8 +102,7 @@ def walk(
             else:
                 pieces += [(index, row, *piece) for piece in _cut(lanes[row], begin, end)]
     table = np.array(pieces, np.int64).reshape(-1, 7).T
-    cycle, rank, start, end, stage, state, what = table
-    return Paths(np.array(whole, np.int64), borders, cycle, rank, start, end, stage, state, what)
+    return Paths(np.array(whole, np.int64), borders, *table)
 
 
 def _walk_one(

@@ -160,7 +160,7 @@ def _whole(members: Sequence[Member], shift: Sequence[int]) -> range:
     """Numbers, on the first rank, of the whole cycles that every rank has."""
     lengths = [len(one.cycles) if one.cycles is not None else 0 for one in members]
     ends = [length + more for length, more in zip(lengths, shift, strict=True)]
-    return range(max(shift), max(min(ends), max(shift)))
+    return range(max(shift), max(min(ends), *shift))
 
 
 def _group(
@@ -195,14 +195,14 @@ def _group(
 
 def _assumption(matched: Matched) -> str:
     """What the matching rests on, in words."""
-    ranks = f"the {len(matched.ranks)} ranks read are taken for one tensor-parallel group"
+    by = {
+        "sequence": "recorded sequence number",
+        "launch": "order within the same launch of the same cycle",
+        "capture": "order in the capture",
+    }[matched.by]
     return (
-        ranks
-        + {
-            "sequence": ", their collectives matched by recorded sequence number",
-            "launch": ", their collectives matched by order within the same launch of the same cycle",
-            "capture": ", their collectives matched by order in the capture",
-        }[matched.by]
+        f"The {len(matched.ranks)} ranks read are taken for one tensor-parallel group; their "
+        f"collectives are matched by {by}"
     )
 
 
