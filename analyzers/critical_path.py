@@ -95,12 +95,12 @@ def walk(
             order,
             entered,
         )
-        for row, begin, end, collective in reversed(found):
+        for row, since, until, collective in reversed(found):
             if collective >= 0:
                 stage = int(matched.stage[collective])
-                pieces.append((index, row, begin, end, stage, WORK, TRANSFER))
+                pieces.append((index, row, since, until, stage, WORK, TRANSFER))
             else:
-                pieces += [(index, row, *piece) for piece in _cut(lanes[row], begin, end)]
+                pieces += [(index, row, *piece) for piece in _cut(lanes[row], since, until)]
     table = np.array(pieces, np.int64).reshape(-1, 7).T
     return Paths(np.array(whole, np.int64), borders, *table)
 
