@@ -12,6 +12,7 @@ import click
 
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
+from specscope.ranks_cli import ranks_command
 from specscope.sweep_cli import sweep_command
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 96}
@@ -331,6 +332,7 @@ def _group(context: click.Context) -> None:
 
     \b
     specscope analyze traces/     (or just: analyze traces/)
+    specscope ranks traces/       is the wire slow, or is a rank late?
     specscope capture --url http://localhost:30000
     """
     if context.invoked_subcommand is None:
@@ -339,6 +341,7 @@ def _group(context: click.Context) -> None:
 
 
 _group.add_command(analyze_command)
+_group.add_command(ranks_command)
 _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(sweep_command)

@@ -13,6 +13,7 @@ from specscope.analyzers.words import CAUSES
 from specscope.capture_cli import capture_command
 from specscope.cli import analyze_command, doctor_command, run_command
 from specscope.dashboards.palette import STAGE_COLOURS
+from specscope.ranks_cli import ranks_command
 from specscope.sweep_cli import sweep_command
 from specscope.traces import errors
 
@@ -22,7 +23,14 @@ COMMANDS, CHECKS, REPORT = (
 )
 OPTIONS = [
     option
-    for command in (analyze_command, run_command, capture_command, sweep_command, doctor_command)
+    for command in (
+        analyze_command,
+        ranks_command,
+        run_command,
+        capture_command,
+        sweep_command,
+        doctor_command,
+    )
     for parameter in command.params
     if isinstance(parameter, click.Option) and parameter.name != "version"
     for option in parameter.opts
@@ -39,6 +47,7 @@ def test_every_option_has_its_line(option: str) -> None:
     "parameter",
     [
         *analyze_command.params,
+        *ranks_command.params,
         *run_command.params,
         *capture_command.params,
         *sweep_command.params,
