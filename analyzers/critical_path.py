@@ -18,7 +18,7 @@ from specscope.analyzers.attribution import WHATS, Attribution
 from specscope.analyzers.clocks import Clocks
 from specscope.analyzers.collective_match import Matched
 from specscope.analyzers.collective_times import Times
-from specscope.analyzers.columns import Int
+from specscope.analyzers.columns import Int, spread
 from specscope.analyzers.words import IDLE, UNPLACED, WORK
 
 # What the path holds: as segments do, and the transfer of a collective.
@@ -83,26 +83,33 @@ def walk(
         begins.append(begin[whole.start - more : whole.stop - more + 1])
     starts = np.stack(begins)
     borders, last = starts.max(axis=0), starts.argmax(axis=0)
-    pieces: list[tuple[int, int, int, int, int, int, int]] = []
     order = [np.argsort(arrival, kind="stable") for arrival in times.arrival]
     entered = [arrival[rows] for arrival, rows in zip(times.arrival, order, strict=True)]
+    walked: list[tuple[int, int, int, int, int]] = []
     for index in range(len(whole)):
-        found = _walk_one(
-            int(borders[index]),
-            int(borders[index + 1]),
-            int(last[index + 1]),
-            times,
-            order,
-            entered,
-        )
-        for row, since, until, collective in reversed(found):
-            if collective >= 0:
-                stage = int(matched.stage[collective])
-                pieces.append((index, row, since, until, stage, WORK, TRANSFER))
-            else:
-                pieces += [(index, row, *piece) for piece in _cut(lanes[row], since, until)]
-    table = np.array(pieces, np.int64).reshape(-1, 7).T
+        low, high = int(borders[index]), int(borders[index + 1])
+        found = _walk_one(low, high, int(last[index + 1]), times, order, entered)
+        walked += [(index, *stretch) for stretch in reversed(found)]
+    of, rank, since, until, collective = np.array(walked, np.int64).reshape(-1, 5).T
+    pieces = [_transfers(matched, of, rank, since, until, collective)]
+    for row, lane in enumerate(lanes):
+        mine = (collective < 0) & (rank == row)
+        place, own = _cut(lane, since[mine], until[mine])
+        head = np.stack((of[mine][place], np.full(len(place), row)))
+        pieces.append(np.concatenate((head, own)))
+    table = np.concatenate(pieces, axis=1)
+    table = table[:, np.argsort(table[2], kind="stable")]
     return Paths(np.array(whole, np.int64), borders, *table)
+
+
+def _transfers(
+    matched: Matched, of: Int, rank: Int, since: Int, until: Int, collective: Int
+) -> Int:
+    """The stretches inside collectives, as columns of `Paths`."""
+    mine = collective >= 0
+    stage = matched.stage[collective[mine]]
+    whats = np.full(len(stage), WORK), np.full(len(stage), TRANSFER)
+    return np.stack((of[mine], rank[mine], since[mine], until[mine], stage, *whats))
 
 
 def _walk_one(
@@ -150,20 +157,24 @@ def _lane(one: Attribution, row: int, base: int, clocks: Clocks) -> _Lane:
     )
 
 
-def _cut(lane: _Lane, begin: int, end: int) -> list[tuple[int, int, int, int, int]]:
-    """The segments inside [begin, end), and `unknown` where there are none."""
-    first = max(int(np.searchsorted(lane.start, begin, "right")) - 1, 0)
-    stop = int(np.searchsorted(lane.start, end, "left"))
-    found = []
-    now = begin
-    for at in range(first, stop):
-        low, high = max(int(lane.start[at]), now), min(int(lane.end[at]), end)
-        if high <= low:
-            continue
-        if low > now:
-            found.append((now, low, UNPLACED, IDLE, _UNKNOWN))
-        found.append((low, high, int(lane.stage[at]), int(lane.state[at]), int(lane.what[at])))
-        now = high
-    if now < end:
-        found.append((now, end, UNPLACED, IDLE, _UNKNOWN))
-    return found
+def _cut(lane: _Lane, begin: Int, end: Int) -> tuple[Int, Int]:
+    """The segments inside each stretch: whose they are, and their columns of `Paths`.
+
+    Segments of whole cycles lie side by side; beyond the first and the last it is `unknown`.
+    """
+    never = np.iinfo(np.int64)
+    blank = np.array([UNPLACED]), np.array([IDLE]), np.array([_UNKNOWN])
+    start = np.concatenate(([never.min], lane.start, lane.end[-1:]))
+    ends = np.append(start[1:], never.max)
+    first = np.searchsorted(start, begin, "right") - 1
+    count = np.searchsorted(start, end, "left") - first
+    at = spread(first, count)
+    place = np.repeat(np.arange(len(begin)), count)
+    columns = [
+        np.concatenate((unknown, own, unknown))[at]
+        for own, unknown in zip((lane.stage, lane.state, lane.what), blank, strict=True)
+    ]
+    since = np.maximum(start[at], begin[place])
+    until = np.minimum(ends[at], end[place])
+    some = until > since
+    return place[some], np.stack((since, until, *columns))[:, some]

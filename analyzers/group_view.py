@@ -173,7 +173,7 @@ def _group(
     lead: tuple[str, int | None] | None,
     paths: Paths | None,
 ) -> Group:
-    steady = _steady(members[0].cycles, whole, lead)
+    steady = _steady(members, shift, whole, lead)
     first = _first_cycle(matched, times, whole, steady)
     if first is not None and len(steady) > _FEWEST_CYCLES:
         steady = steady[steady != first.cycle]
@@ -206,13 +206,22 @@ def _assumption(matched: Matched) -> str:
     )
 
 
-def _steady(cycles: Cycles | None, whole: range, lead: tuple[str, int | None] | None) -> Int:
-    """Counted cycles: those of the headline, without warm-up and outliers, on all ranks."""
+def _steady(
+    members: Sequence[Member],
+    shift: Sequence[int],
+    whole: range,
+    lead: tuple[str, int | None] | None,
+) -> Int:
+    """Counted cycles: those of the headline, without what is warm-up or outlier on any rank."""
     numbers = np.array(whole, np.int64)
-    if cycles is None or lead is None or not len(numbers):
-        return numbers[:0]
-    counted = cycles.of(*lead)[numbers]
-    steady = counted & (cycles.mark[numbers] == 0)
+    counted = np.full(len(numbers), lead is not None)
+    unmarked = np.ones(len(numbers), dtype=bool)
+    for one, more in zip(members, shift, strict=True):
+        if one.cycles is None or lead is None or not len(numbers):
+            return numbers[:0]
+        counted &= one.cycles.of(*lead)[numbers - more]
+        unmarked &= one.cycles.mark[numbers - more] == 0
+    steady = counted & unmarked
     return numbers[steady if steady.any() else counted]
 
 

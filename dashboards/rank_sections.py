@@ -152,10 +152,32 @@ def clock_lines(report: Report) -> list[str]:
     offsets = spread((clock.offset_ns for clock in clocks.clocks[1:]), time_text)
     drifts = [abs(clock.drift_ppm) for clock in clocks.clocks]
     drift = f", drift up to {max(drifts):.1f} ppm" if max(drifts) else ""
-    return [
+    lines = [
         f"{clean(group.assumption)}; {count_text(len(matched))} of {spread(matched.total)} "
         "collectives a rank",
         f"clocks aligned by the ends of {count_text(clocks.used)} collectives of {stage}: offsets "
         f"against rank {matched.ranks[0]} {offsets}{drift}, residual "
         f"{time_text(clocks.residual_ns)} (95 % under {time_text(clocks.spread_ns)})",
     ]
+    return lines + [_skew_line(*found) for found in _skews(group, clocks.spread_ns)]
+
+
+def _skews(group: Group, spread_ns: float) -> list[tuple[str, float, float]]:
+    """Stages in which the ranks' ends differ by more than clocks are known: least and most."""
+    found = []
+    for stage in dict.fromkeys(row.stage for row in group.rows):
+        ends = [
+            row.end_skew_ns
+            for row in group.rows
+            if row.stage == stage and row.end_skew_ns is not None
+        ]
+        if ends and max(ends) - min(ends) > spread_ns:
+            found.append((stage, min(ends), max(ends)))
+    return found
+
+
+def _skew_line(stage: str, least: float, most: float) -> str:
+    return (
+        f"collectives of {stage_name(stage)} end on each rank between {time_text(least)} and "
+        f"{time_text(most)} from the ranks' mean: end skew of the ring, not taken for a clock"
+    )

@@ -59,6 +59,7 @@ class Drawn:
     end: Int
     stage: Int
     cycle: Int
+    middle: int  # where the clocks have their offsets
 
     @property
     def wait(self) -> Int:
@@ -133,6 +134,7 @@ def draw(
         np.stack(end),
         source.placed.stage_of_op[rows].astype(np.int64),
         cycle,
+        middle,
     )
 
 

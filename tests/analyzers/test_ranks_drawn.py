@@ -67,8 +67,11 @@ def check(drawn: Drawn, clocks: list[Distortion]) -> None:
     group = drawn.group()
     assert not group.refused
     assert group.measured is not None
-    for clock, truth in zip(group.measured.clocks.clocks, clocks, strict=True):
-        assert clock.offset_ns == pytest.approx(truth.offset_ns, abs=2_000)
+    found = group.measured.clocks
+    at = np.array([found.middle_ns - drawn.attributed[0].rank.tables.facts["clock_base_ns"]])
+    for clock, truth in zip(found.clocks, clocks, strict=True):
+        offset = int((truth.seen(at, drawn.middle) - at)[0])
+        assert clock.offset_ns == pytest.approx(offset, abs=2_000)
     times = group.measured.times
     assert times.wait.shape == drawn.wait.shape
     for stage in (DRAFT, VERIFY):

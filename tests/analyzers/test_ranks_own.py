@@ -10,6 +10,7 @@ import pytest
 
 import specscope
 from specscope.analyzers.report import Report
+from specscope.analyzers.words import DRAFT
 from tests.shared import shared_path
 
 OWN = shared_path("traces", "own")
@@ -92,6 +93,9 @@ def test_all_collectives_of_all_ranks_match(name: str) -> None:
 
 @pytest.mark.parametrize("name", REFERENCE)
 def test_clocks_of_one_host_are_those_of_the_reference(name: str) -> None:
+    group = report_of(name).group
+    assert group is not None and group.measured is not None
+    assert (group.measured.clocks.stage, group.measured.clocks.used) == (DRAFT, 72)
     rows = report_of(name).tables["rank_clocks"].to_pylist()
     assert [round(row["offset_ns"] / 1e3, 1) for row in rows[1:]] == pytest.approx(
         REFERENCE[name]["offsets"], abs=0.1001
