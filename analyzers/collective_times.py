@@ -63,10 +63,14 @@ class Times:
         return self.end - self.last
 
 
-def before_on_stream(ops: Ops, rows: Int) -> Int:
-    """Per op of `rows` the latest end of the ops that started before it on its stream."""
+def before_on_stream(ops: Ops, rows: Int) -> tuple[Int, Int]:
+    """Per op of `rows`: the op that started before it on its stream, and when all such had ended.
+
+    -1 and the smallest integer where there is none.
+    """
     lowest = np.iinfo(np.int64).min
-    found = np.full(len(rows), lowest, np.int64)
+    before = np.full(len(rows), -1, np.int64)
+    ended = np.full(len(rows), lowest, np.int64)
     streams = ops.stream[rows]
     devices = ops.device[rows]
     for device, stream in set(zip(devices.tolist(), streams.tolist(), strict=True)):
@@ -76,14 +80,15 @@ def before_on_stream(ops: Ops, rows: Int) -> Int:
         place = np.empty(len(ops.start), np.int64)
         place[lane] = np.arange(len(lane))
         mine = np.flatnonzero((streams == stream) & (devices == device))
-        at = place[rows[mine]]
-        found[mine] = np.where(at > 0, reach[np.maximum(at - 1, 0)], lowest)
-    return found
+        at = place[rows[mine]] - 1
+        before[mine] = np.where(at >= 0, lane[at], -1)
+        ended[mine] = np.where(at >= 0, reach[at], lowest)
+    return before, ended
 
 
 def arrivals(ops: Ops, rows: Int) -> Int:
     """When each op could begin, on the rank's own clock; never after its own end."""
-    begun = np.maximum(ops.start[rows], before_on_stream(ops, rows))
+    begun = np.maximum(ops.start[rows], before_on_stream(ops, rows)[1])
     return np.minimum(begun, np.maximum(ops.end[rows], ops.start[rows]))
 
 

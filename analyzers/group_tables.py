@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from specscope.analyzers.attribution import Attribution
-from specscope.analyzers.collective_times import LATE_CAUSES
-from specscope.analyzers.columns import ABSENT, worded
+from specscope.analyzers.collective_times import LATE_CAUSES, before_on_stream
+from specscope.analyzers.columns import ABSENT, Int, worded
 from specscope.analyzers.critical_path import PATH_WHATS, Paths
 from specscope.analyzers.group_rows import Group, Measured
 from specscope.analyzers.words import STAGES, STATES
@@ -52,6 +52,7 @@ def matched_table(measured: Measured, attributed: Sequence[Attribution]) -> pa.T
     cycle = matched.cycle.copy()
     for row, number in enumerate(matched.ranks):
         cycle[row][cycle[row] >= whole.get(number, 0)] = -1
+    call, before = _launch_and_before(measured, attributed)
     late = np.tile(times.late, ranks)
     rank_of_row = np.array(matched.ranks, np.int32)
     sequence = np.tile(matched.sequence, ranks)
@@ -75,9 +76,23 @@ def matched_table(measured: Measured, attributed: Sequence[Attribution]) -> pa.T
         "late_ns": pa.array(np.tile(times.late_ns, ranks), mask=late < 0),
         "cause": worded(np.where(late < 0, -1, np.tile(times.cause, ranks)), LATE_CAUSES),
         "cause_ns": pa.array(np.tile(times.cause_ns, ranks), mask=late < 0),
+        "call_id": pa.array(call, mask=call < 0),
+        "before_op_id": pa.array(before, mask=before < 0),
     }
     names = schema.MATCHED_COLLECTIVES.names
     return pa.table([columns[name] for name in names], schema=schema.MATCHED_COLLECTIVES)
+
+
+def _launch_and_before(measured: Measured, attributed: Sequence[Attribution]) -> tuple[Int, Int]:
+    """The launch call of each collective and the op before it on its stream; -1: none known."""
+    ops_of = {one.number: one.rank.ops for one in attributed}
+    calls, before = [], []
+    for number, rows in zip(measured.matched.ranks, measured.matched.op, strict=True):
+        ops = ops_of.get(number)
+        nothing = np.full(len(rows), -1, np.int64)
+        calls.append(nothing if ops is None else ops.call[rows])
+        before.append(nothing if ops is None else before_on_stream(ops, rows)[0])
+    return np.concatenate(calls), np.concatenate(before)
 
 
 def path_table(measured: Measured, paths: Paths) -> pa.Table:

@@ -274,6 +274,8 @@ MATCHED_COLLECTIVES = _schema(
     ("late_ns?", pa.int64(), "its arrival less the median of the others"),
     ("cause?", WORD, "previous, compute, copy, host, device, unknown: what made it late"),
     ("cause_ns?", pa.int64(), "how much longer that took than on the others"),
+    ("call_id?", pa.int64(), "its launch call, see calls"),
+    ("before_op_id?", pa.int64(), "op that started before it on its stream, see ops"),
 )
 
 RANK_STAGES = _schema(

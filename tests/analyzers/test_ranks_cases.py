@@ -49,6 +49,18 @@ def test_a_longer_compute_is_named_as_what_made_the_rank_late() -> None:
     assert named[3] == ("compute", 2_250)
 
 
+def test_the_launch_call_and_the_op_before_are_named() -> None:
+    report = case("r01_straggler")
+    ops = {(row["rank"], row["op_id"]): row for row in report.tables["ops"].to_pylist()}
+    rows = report.tables["matched_collectives"].to_pylist()
+    for row in rows:
+        own = ops[row["rank"], row["op_id"]]
+        assert row["call_id"] == own["call_id"] is not None
+    # The collectives have a stream of their own here: before each of them ran the last one.
+    first = [row for row in rows if row["rank"] == 0]
+    assert [row["before_op_id"] for row in first] == [None, *(r["op_id"] for r in first[:-1])]
+
+
 def test_a_recorded_sequence_number_goes_before_the_order() -> None:
     group = case("r01_straggler").group
     assert group is not None and group.measured is not None
