@@ -120,8 +120,8 @@ def draw(
                 start[row] -= ns[place]
             elif delay.by_work:
                 stop[_before(source, int(row))] = start[row]
-        start[rows] += _tailed(random, len(rows), jitter_ns)
-        stop[rows] += _tailed(random, len(rows), jitter_ns)
+        start[rows] += tailed(random, len(rows), jitter_ns)
+        stop[rows] += tailed(random, len(rows), jitter_ns)
         real = replace(ops, start=start, end=stop)
         arrival.append(arrivals(real, rows))
         end.append(stop[rows])
@@ -145,7 +145,7 @@ def _before(source: Attribution, row: int) -> int:
     return int(mine[ops.start[mine].argmax()])
 
 
-def _tailed(random: np.random.Generator, count: int, most: int) -> Int:
+def tailed(random: np.random.Generator, count: int, most: int) -> Int:
     """Mostly a tenth of `most` and less, now and then all of it."""
     if not most:
         return np.zeros(count, np.int64)

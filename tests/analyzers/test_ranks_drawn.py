@@ -15,7 +15,15 @@ from specscope.analyzers import cycles, stages
 from specscope.analyzers import rank as ranks
 from specscope.analyzers.attribution import Attribution, attribute
 from specscope.analyzers.words import DRAFT, VERIFY
-from tests.analyzers.drawn_ranks import RULES, Delay, Distortion, Drawn, collectives_of, draw
+from tests.analyzers.drawn_ranks import (
+    RULES,
+    Delay,
+    Distortion,
+    Drawn,
+    collectives_of,
+    draw,
+    tailed,
+)
 from tests.shared import shared_path
 
 NAME = "tp2-70b-eagle3-k3-shm-bs8"
@@ -88,6 +96,30 @@ def check(drawn: Drawn, clocks: list[Distortion]) -> None:
 def test_clocks_and_transfer_come_out_as_they_were_put_in(count: int) -> None:
     clocks = distortions(count, seed=count)
     check(draw(source(), clocks, jitter_ns=JITTER_NS, seed=count), clocks)
+
+
+@pytest.mark.parametrize("count", [2, 8, 64])
+def test_scatter_of_the_times_as_recorded_does_no_harm(count: int) -> None:
+    """Here the jitter is the profiler's: the times of every op are off by it."""
+    clocks, late, ns = distortions(count, seed=count), 1, 100_000
+    put_in = delays(VERIFY, late, ns, by_work=True)
+    drawn = draw(source(), clocks, put_in)
+    random = np.random.default_rng(5)
+    for row, one in enumerate(drawn.attributed):
+        ops = one.rank.ops
+        off = [
+            tailed(random, len(ops.start), JITTER_NS) * random.choice([-1, 1], len(ops.start))
+            for _ in range(2)
+        ]
+        start = ops.start + off[0]
+        shaken = replace(ops, start=start, end=np.maximum(ops.end + off[1], start))
+        drawn.attributed[row] = attribute(replace(one.rank, ops=shaken), one.placed, one.cycles)
+    check(drawn, clocks)
+    group = drawn.group()
+    assert group.measured is not None
+    at = [delay.index for delay in put_in]
+    assert (group.measured.times.late[at] == late).all()
+    assert group.measured.times.late_ns[at].sum() == pytest.approx(ns * len(at), rel=0.05)
 
 
 @settings(max_examples=12, deadline=None)
