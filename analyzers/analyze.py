@@ -107,7 +107,7 @@ def _report(
     covered = tuple(coverage.measure(a, r) for a, r in zip(attributed, leading, strict=True))
     # Where no graph launch has an op, a cycle seems idle while its graphs run: the length of the
     # cycles means something, the parts of it do not.
-    blind = any(c.graphs_without_op for c in covered)
+    blind = any(one.graphs_without_op for one in covered)
     counts = [counted(a, *lead) for a in attributed] if lead and not blind else []
     reference = cycle_ns(options.reference, run.context, batch)
     median_ns = (

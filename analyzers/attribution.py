@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,19 @@ from specscope.analyzers.columns import Bool, Int, spread, worded
 from specscope.analyzers.cycles import Cycles
 from specscope.analyzers.evidence_log import accepted
 from specscope.analyzers.idle import blocking_stretches
-from specscope.analyzers.links import COPY, SYNC
+from specscope.analyzers.links import COPY, SYNC, graphs_without_op
 from specscope.analyzers.partition import Segments, partition
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.stages import Placed
-from specscope.analyzers.words import CAUSES, MARKS, STAGES, STATES, UNPLACED, WORK
+from specscope.analyzers.words import (
+    CAUSES,
+    MARKS,
+    STAGES,
+    STATES,
+    UNKNOWN,
+    UNPLACED,
+    WORK,
+)
 from specscope.traces.schema import DERIVED, WORD
 
 # `what` of a segment in words: activities for work, causes for idle, and host time of a run
@@ -57,6 +65,10 @@ def attribute(rank: Rank, placed: Placed, cycles: Cycles) -> Attribution:
     blocking = blocking_stretches(ops, calls, calls.kind == SYNC, calls.kind == COPY)
     op_class = activities.CLASS_OF_CODE[rank.activity].astype(np.int32)
     segments = partition(ops, calls, op_class, rank.activity, cycles.borders, blocking)
+    if graphs_without_op(ops, calls):
+        # What ran there is not on record: nobody knows what is idle, let alone why.
+        idle = segments.state != WORK
+        segments = replace(segments, what=np.where(idle, np.int16(UNKNOWN), segments.what))
     known = segments.op >= 0
     safe = np.maximum(segments.op, 0)
     stage = np.where(known, placed.stage_of_op[safe], UNPLACED).astype(np.int64)

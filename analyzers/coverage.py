@@ -8,7 +8,13 @@ import numpy as np
 
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import Bool, Int
-from specscope.analyzers.links import GRAPH_LAUNCH, KERNEL, LAST, LAUNCHING
+from specscope.analyzers.links import (
+    GRAPH_LAUNCH,
+    KERNEL,
+    LAST,
+    LAUNCHING,
+    graphs_without_op,
+)
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.replays import Short, short_replays
 from specscope.analyzers.words import WORK
@@ -61,7 +67,7 @@ def measure(one: Attribution, rows: Bool) -> Coverage:
         placed_cycle_share=None if not whole else int(ns[placed].sum()) / whole,
         launches_without_op=len(lost),
         launches_without_op_counted=int((cycle_of_call[lost] >= 0).sum()),
-        graphs_without_op=_graphs_empty(one.rank),
+        graphs_without_op=graphs_without_op(one.rank.ops, one.rank.calls),
         short_replays=short_replays(one.rank, one.placed.stage_of_call, cycle_of_call),
         ambiguous_ops=ops.ambiguous,
         devices=tuple(np.unique(ops.device[ops.kind == KERNEL]).tolist()),
@@ -104,10 +110,3 @@ def _captured(rank: Rank, rows: Int) -> Bool:
         at = calls.start[rows[mine]]
         captured[mine] = np.searchsorted(start, at, "right") > np.searchsorted(stop, at, "right")
     return captured
-
-
-def _graphs_empty(rank: Rank) -> bool:
-    graphs = np.flatnonzero(rank.calls.kind == GRAPH_LAUNCH)
-    if len(graphs) == 0 or not len(rank.ops.start):
-        return False
-    return not np.isin(graphs, rank.ops.call).any()

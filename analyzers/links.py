@@ -107,6 +107,17 @@ def link(table: pa.Table, calls: Calls) -> Ops:
     )
 
 
+def graphs_without_op(ops: Ops, calls: Calls) -> bool:
+    """Are graphs launched, other ops on record, and not one op of a graph?
+
+    Then the inside of graphs was not recorded, and time in which they ran looks idle.
+    """
+    graphs = np.flatnonzero(calls.kind == GRAPH_LAUNCH)
+    if len(graphs) == 0 or not len(ops.start):
+        return False
+    return not np.isin(graphs, ops.call).any()
+
+
 def _first_start(start: Int, call: Int, n_calls: int) -> Int:
     first = np.full(n_calls, LAST, np.int64)
     linked = call >= 0

@@ -121,6 +121,11 @@ class Report:
     group: Group | None = None  # the ranks together: waiting told from transferring
     tables: Mapping[str, pa.Table] = field(repr=False, default_factory=dict)
 
+    @property
+    def blind(self) -> bool:
+        """Was the inside of graphs not recorded? Then nothing that looks idle is known to be."""
+        return any(one.graphs_without_op for one in self.coverage)
+
     def share(self, stage: str, rank: int | None = None) -> StageShare | None:
         """The row of one stage: of the run, or of one rank."""
         for row in self.shares:

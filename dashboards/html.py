@@ -214,13 +214,19 @@ def _cycle(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> 
     if len({piece.number for piece in pieces}) == 1:
         numbers = f"number {first.number}"
     yield f"<h2>One {lap}{_escape(which)}: {_escape(numbers)}</h2>"
-    yield (
-        f'<p class="soft">{time_text(first.ns)} on rank {first.rank}. Full colour is compute, '
-        "hatched a collective, dotted a copy, light is idle; the parts sum to its length.</p>"
-    )
     names = sections.stage_names(report)
-    with_parts = [(piece, parts_of(report, piece)) for piece in pieces]
-    yield from _figure("parts", parts_figure(with_parts, names))
+    if report.blind:
+        yield (
+            f'<p class="soft">{time_text(first.ns)} on rank {first.rank}. The inside of graphs '
+            "was not recorded: where nothing is drawn on a stream, a graph may have run.</p>"
+        )
+    else:
+        yield (
+            f'<p class="soft">{time_text(first.ns)} on rank {first.rank}. Full colour is compute, '
+            "hatched a collective, dotted a copy, light is idle; the parts sum to its length.</p>"
+        )
+        with_parts = [(piece, parts_of(report, piece)) for piece in pieces]
+        yield from _figure("parts", parts_figure(with_parts, names))
     if not any(piece.ops for piece in pieces):
         return
     timeline, left_out = timeline_figure(pieces, names, bars)

@@ -102,6 +102,25 @@ class TorchRanges:
         self._pop()
 
 
+class _OlderDomain:
+    """A domain of the package before 0.2.12, with the calls of a newer one."""
+
+    def __init__(self, lib: Any, domain: Any) -> None:
+        self._lib = lib
+        self._domain = domain
+        self._handle = domain.handle
+
+    def push_range(self, attributes: Any) -> None:
+        self._lib.push_range(attributes, self._handle)
+
+    def pop_range(self) -> None:
+        self._lib.pop_range(self._handle)
+
+    def get_event_attributes(self, message: str) -> Any:
+        """New ones: those of the package are shared by all threads, and so is their payload."""
+        return self._lib.EventAttributes(self._domain.get_registered_string(message), "blue")
+
+
 def find(wish: str) -> tuple[Ranges | None, str]:
     """Where ranges go by the wish (`auto`, `package`, `torch`, `off`), and why.
 
@@ -112,12 +131,17 @@ def find(wish: str) -> tuple[Ranges | None, str]:
     ranges, reason = (None, "") if wish == "torch" else _package()
     if ranges is not None or wish == "package":
         return ranges, reason
-    injected = next((name for name in _INJECTED if os.environ.get(name)), None)
+    injected = _injected()
     if wish != "torch" and injected is None:
         return None, reason
     torch_ranges, torch_reason = _torch()
     said = f"{reason}; a tool is injected ({injected})" if reason else ""
     return torch_ranges, "; ".join(text for text in (said, torch_reason) if text)
+
+
+def _injected() -> str | None:
+    """The variable by which a tool was loaded into this process."""
+    return next((name for name in _INJECTED if os.environ.get(name)), None)
 
 
 def _package() -> tuple[Ranges | None, str]:
@@ -132,6 +156,10 @@ def _package() -> tuple[Ranges | None, str]:
 
         number = version("nvtx")
         domain = nvtx.get_domain(DOMAIN)
+        if not hasattr(domain, "push_range"):
+            if _injected() is None:
+                return None, f"nvtx {number} cannot say whether a tool listens; none is injected"
+            return DomainRanges(_OlderDomain(nvtx._lib, domain), number), f"nvtx {number}: a domain"
         dummy = getattr(nvtx._lib, "DummyDomain", None)
         if (dummy is not None and isinstance(domain, dummy)) or _is_dummy(domain):
             return None, f"nvtx {number} gives a dummy domain: no tool that it knows listens"

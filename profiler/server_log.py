@@ -9,7 +9,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Final
 
@@ -57,11 +57,19 @@ class ServerLog:
     """Takes what a server writes, on a thread of its own, until the server closes its end.
 
     Whoever inherited that end from the server, and outlives it, is not waited for. The server
-    never waits for the disk to have room: lines that cannot be written are dropped.
+    never waits for the disk to have room: lines that cannot be written are dropped. Each line also
+    goes to `show`.
     """
 
-    def __init__(self, path: Path, stream: IO[bytes], secrets: Iterable[str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        stream: IO[bytes],
+        secrets: Iterable[str],
+        show: Callable[[str], None] | None = None,
+    ) -> None:
         self.path = path
+        self._show = show
         # A line at a time is searched, so a secret of several lines is as many.
         lines = {line.strip() for secret in secrets for line in (secret, *secret.splitlines())}
         self._secrets = sorted({s for s in lines if len(s) >= _LEAST_SECRET}, key=len)[::-1]
@@ -94,6 +102,8 @@ class ServerLog:
                 line = self._masked(raw.decode("utf-8", "replace").rstrip("\r\n"))
                 self._lines.append(line[:4000])
                 self._write(line + "\n")
+                if self._show is not None:
+                    self._show(line)
         except (OSError, ValueError):
             pass  # closed under our hands
         finally:

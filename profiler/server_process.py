@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +43,10 @@ def _end_with_parent() -> None:
 
 
 class ServerProcess:
-    """One start of a server; use it as a context. Its output goes to `log`, secrets masked."""
+    """One start of a server; use it as a context.
+
+    Its output goes to `log`, and a line at a time to `show`, secrets masked.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class ServerProcess:
         *,
         secrets: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
+        show: Callable[[str], None] | None = None,
     ) -> None:
         base = dict(os.environ if environment is None else environment)
         self._mark = uuid.uuid4().hex
@@ -74,7 +78,7 @@ class ServerProcess:
             raise UnsuitableError(f"{start.words[0]} cannot be started: {reason}") from error
         self._since = _started(self._process.pid)
         assert self._process.stdout is not None
-        self.log = ServerLog(log, self._process.stdout, known)
+        self.log = ServerLog(log, self._process.stdout, known, show)
 
     def __enter__(self) -> ServerProcess:
         return self
@@ -86,6 +90,11 @@ class ServerProcess:
     def pid(self) -> int:
         """Of the process that was started, its session and its group."""
         return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """Exit code of the process that was started, below 0: the signal; None while it runs."""
+        return self._process.poll()
 
     @property
     def ended(self) -> bool:

@@ -58,6 +58,8 @@ class Request:
     frames: bool = False
     max_text: int | None = None
     no_cache: bool = False
+    nsys: str | None = None
+    export_timeout: float | None = None
     quiet: bool = False
     debug: bool = False
 
@@ -188,6 +190,8 @@ def _load(request: Request) -> Run:
             max_text_bytes=limit,
             cache=not request.no_cache,
             on_progress=on_progress,
+            nsys=request.nsys,
+            export_timeout=request.export_timeout,
         )
 
 

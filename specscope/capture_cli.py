@@ -13,10 +13,11 @@ from specscope import exits, load_options
 _PATH: Final = click.Path(path_type=Path)
 
 
-class _Seconds(click.FloatRange):
-    """A time limit; NaN lies in no range."""
+class Seconds(click.FloatRange):
+    """A number of seconds; NaN lies in no range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
         seconds = super().convert(value, param, ctx)
         if math.isnan(seconds):
             self.fail(f"{value!r} is not a number of seconds", param, ctx)
@@ -108,7 +109,7 @@ away, or its traces did not come whole."""
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    type=_Seconds(1, 86400),
+    type=Seconds(1, 86400),
     default=600,
     show_default=True,
     help="How long one request, or the writing of the traces, may take.",

@@ -12,7 +12,10 @@ import click
 
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
+from specscope.convert_cli import convert_command
 from specscope.ranks_cli import ranks_command
+from specscope.record_cli import record_command
+from specscope.scrub_cli import scrub_command
 from specscope.sweep_cli import sweep_command
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 96}
@@ -30,6 +33,7 @@ Examples:
   analyze traces/ --json report.json --html report.html --parquet tables/
   analyze traces/ --cycle 4 --rank 1    every op of one cycle, in order
   analyze traces/ --capture-trace traces/graph_capture_profile
+  analyze report.nsys-rep --nsys /opt/nsight-systems/bin/nsys
   zcat trace.json.gz | analyze - --json | jq .verdict
 
 \b
@@ -170,7 +174,23 @@ _PATH: Final = Expanded(path_type=Path)
     type=Size(),
     help="Refuse traces with more text than this, unpacked (8M, 4G).  [default: 64G]",
 )
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of tables.")
+@click.option(
+    "--nsys",
+    metavar="PATH",
+    help="The program nsys, which exports reports of Nsight Systems (*.nsys-rep), or the folder "
+    "of its installation.  [default: the one on PATH]",
+)
+@click.option(
+    "--export-timeout",
+    metavar="SECONDS",
+    type=Positive(),
+    default=1800,
+    show_default=True,
+    help="How long the export of one report may take.",
+)
+@click.option(
+    "--no-cache", is_flag=True, help="Neither read nor write the cache of tables and exports."
+)
 @click.option("--quiet", "-q", is_flag=True, help="Only the sentence of the verdict, and no talk.")
 @click.option("--debug", is_flag=True, help="Say which reader is in use, timings, tracebacks.")
 @click.version_option(__version__, message="specscope %(version)s")
@@ -334,6 +354,7 @@ def _group(context: click.Context) -> None:
     specscope analyze traces/     (or just: analyze traces/)
     specscope ranks traces/       is the wire slow, or is a rank late?
     specscope capture --url http://localhost:30000
+    specscope record -- vllm serve ...
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
@@ -344,7 +365,10 @@ _group.add_command(analyze_command)
 _group.add_command(ranks_command)
 _group.add_command(run_command)
 _group.add_command(capture_command)
+_group.add_command(record_command)
 _group.add_command(sweep_command)
+_group.add_command(convert_command)
+_group.add_command(scrub_command)
 _group.add_command(doctor_command)
 _group.add_command(completion_command)
 

@@ -12,8 +12,11 @@ from specscope.analyzers import checks
 from specscope.analyzers.words import CAUSES
 from specscope.capture_cli import capture_command
 from specscope.cli import analyze_command, doctor_command, run_command
+from specscope.convert_cli import convert_command
 from specscope.dashboards.palette import STAGE_COLOURS
 from specscope.ranks_cli import ranks_command
+from specscope.record_cli import record_command
+from specscope.scrub_cli import scrub_command
 from specscope.sweep_cli import sweep_command
 from specscope.traces import errors
 
@@ -21,16 +24,13 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 COMMANDS, CHECKS, REPORT = (
     (DOCS / name).read_text("utf-8") for name in ("commands.md", "checks.md", "report.md")
 )
+ALL = (
+    *(analyze_command, ranks_command, run_command, capture_command, record_command, sweep_command),
+    *(convert_command, scrub_command, doctor_command),
+)
 OPTIONS = [
     option
-    for command in (
-        analyze_command,
-        ranks_command,
-        run_command,
-        capture_command,
-        sweep_command,
-        doctor_command,
-    )
+    for command in ALL
     for parameter in command.params
     if isinstance(parameter, click.Option) and parameter.name != "version"
     for option in parameter.opts
@@ -43,17 +43,7 @@ def test_every_option_has_its_line(option: str) -> None:
     assert f"`{option}" in COMMANDS
 
 
-@pytest.mark.parametrize(
-    "parameter",
-    [
-        *analyze_command.params,
-        *ranks_command.params,
-        *run_command.params,
-        *capture_command.params,
-        *sweep_command.params,
-        *doctor_command.params,
-    ],
-)
+@pytest.mark.parametrize("parameter", [one for command in ALL for one in command.params])
 def test_every_option_has_its_help(parameter: click.Parameter) -> None:
     assert not isinstance(parameter, click.Option) or parameter.help
 

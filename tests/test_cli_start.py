@@ -34,6 +34,18 @@ def test_nothing_heavy_is_imported_to_answer(option: str) -> None:
     assert not set(HEAVY) & set(modules)
 
 
+@pytest.mark.parametrize("name", ["convert", "scrub"])
+def test_nothing_heavy_is_imported_for_the_help_of_a_command(name: str) -> None:
+    ask = (
+        _ASK.replace('"analyze"', '"main"', 1)
+        .replace('"analyze"', '"main"')
+        .replace('sys.argv = ["main"', 'sys.argv = ["specscope"')
+    )
+    code, modules = json.loads(ran(sys.executable, "-c", ask, name, "-h").stderr.splitlines()[-1])
+    assert code == 0
+    assert not set(HEAVY) & set(modules)
+
+
 def test_help_takes_little_cpu() -> None:
     def children() -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache as memoise
 from pathlib import Path
@@ -132,6 +132,28 @@ def put(name: str, ranks: Sequence[RankTables]) -> bool:
     return True
 
 
+def made(name: str, make: Callable[[Path], None]) -> Path:
+    """The folder kept under that name; `make` fills a private one where there is none.
+
+    It stays until another is made, whatever its size. Raises OSError and what `make` raises.
+    """
+    root = folder()
+    entry = root / name
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(entry)
+        return entry
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _temporary(root) as place:
+        make(place)
+        try:
+            place.rename(entry)
+        except OSError:
+            if not entry.is_dir():  # else another process was faster
+                raise
+    _trim(root, keep=name, whatever_size=True)
+    return entry
+
+
 def clear() -> None:
     """Removes every entry."""
     for entry in _entries(folder()):
@@ -182,8 +204,11 @@ def _write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _trim(root: Path, keep: str) -> None:
-    """Removes the entries used longest ago until the rest fits, and stale leftovers."""
+def _trim(root: Path, keep: str, *, whatever_size: bool = False) -> None:
+    """Removes the entries used longest ago until the rest fits, and stale leftovers.
+
+    The entry to keep is removed only when it is larger than the bound, unless `whatever_size`.
+    """
     bound = max_bytes()
     now = time.time()
     sizes: list[tuple[float, int, Path]] = []
@@ -202,7 +227,7 @@ def _trim(root: Path, keep: str) -> None:
     for _, size, entry in sorted(sizes):
         if total <= bound:
             return
-        if entry.name != keep or size > bound:
+        if entry.name != keep or (size > bound and not whatever_size):
             _discard(entry)
             total -= size
 

@@ -28,6 +28,18 @@ _VERSION_KEYS = (
     "hip_driver_version",
 )
 _SWITCH_KEYS = ("record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops")
+# All that is looked at, and the unit that viewers show times in.
+KNOWN_KEYS = frozenset(
+    {
+        "baseTimeNanoseconds",
+        "deviceProperties",
+        "distributedInfo",
+        "displayTimeUnit",
+        *_VERSION_KEYS,
+        *_SWITCH_KEYS,
+        *ROCM_KEYS,
+    }
+)
 _GROUP_FIELDS = ("pg_name", "pg_desc", "backend_config", "pg_size", "ranks")
 
 

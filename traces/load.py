@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from . import attach_reports, cycle_log
+import pyarrow as pa
+
+from . import attach_reports, cycle_log, nsys_export, nsys_windows
 from . import cache as cache_of
 from .assemble import FileTables, assemble
 from .context import read_context
@@ -26,7 +28,7 @@ from .read import STDIN, read_file, read_stream
 from .run import Note, RankTables, Run
 from .scan import reader_name
 from .server_args import read_server_args
-from .sniff import printable
+from .sniff import path_text, printable
 from .twins import without_twins
 
 DEFAULT_MAX_TEXT_BYTES: Final = 64 << 30
@@ -43,19 +45,24 @@ def load(
     max_text_bytes: int = DEFAULT_MAX_TEXT_BYTES,
     cache: bool = True,
     on_progress: Progress | None = None,
+    nsys: str | None = None,
+    export_timeout: float | None = None,
 ) -> Run:
     """Reads the traces at `paths` into a run: files, folders as servers write them, or `-`.
 
     Several files are one run when their ranks are distinct. `rank` keeps that one only. Python
     frames are kept where they can be stages, or all with `all_frames`. Text beyond
-    `max_text_bytes` (unpacked) is refused. Raises UsageError for paths that do not exist, cannot
-    be read or clash, and TraceFormatError for what is no trace; both in one line.
+    `max_text_bytes` (unpacked) is refused. Reports of Nsight Systems are exported by the program
+    `nsys` (None: the one on PATH), each within `export_timeout` seconds. Raises UsageError for
+    paths that do not exist, cannot be read or clash, and TraceFormatError for what is no trace;
+    both in one line.
     """
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     options = ScanOptions(
         all_frames=all_frames, frame_needles=FRAME_NEEDLES, max_text_bytes=max_text_bytes
     )
-    choice, chosen_by_us = _choose(given)
+    exports = nsys_export.Exports(nsys, export_timeout, use_cache=cache)
+    choice, chosen_by_us = _choose(given, exports)
     files = _of_rank(choice.files, rank) if chosen_by_us else choice.files
     logs = [file for file in files if file.is_file() and cycle_log.is_log(file)]
     if logs and len(logs) < len(files):
@@ -63,7 +70,7 @@ def load(
     if logs:
         tables = _read_logs(logs)
     else:
-        tables = _read_all(files, options, use_cache=cache, on_progress=on_progress)
+        tables = _read_all(files, options, exports, on_progress=on_progress, use_cache=cache)
     tables, twin_notes = without_twins(tables)
     assembled = assemble(tables, chosen_by_us=chosen_by_us)
     ranks = _only(assembled.ranks, rank)
@@ -80,16 +87,21 @@ def load(
     return Run(ranks, tuple(dict.fromkeys(notes)), context, listed)
 
 
-def _choose(given: Sequence[str | Path]) -> tuple[Choice, bool]:
+def _choose(given: Sequence[str | Path], exports: nsys_export.Exports) -> tuple[Choice, bool]:
     """The files to read, and whether they are a folder's (True) or were named by the user."""
     if not given:
         raise UsageError("no trace given; give files or a folder")
     paths = [Path(path) for path in given]
     for path in paths:
         check_exists(path)
+
+    def window(path: Path) -> nsys_windows.Window:
+        with exports.readable(path) as source:
+            return nsys_windows.window_of(source)
+
     if len(paths) == 1 and _is_folder(paths[0]):
-        return choose(paths[0]), True
-    choices = [choose(path) if _is_folder(path) else Choice((path,)) for path in paths]
+        return choose(paths[0], window), True
+    choices = [choose(path, window) if _is_folder(path) else Choice((path,)) for path in paths]
     files = [file for choice in choices for file in choice.files]
     captured = [file for file in files if read_name(file.name).role == "graph_capture"]
     if captured and len(captured) < len(files):
@@ -164,6 +176,7 @@ def _server_args(logs: Sequence[Path]) -> dict[str, Any]:
 def _read_all(
     files: Sequence[Path],
     options: ScanOptions,
+    exports: nsys_export.Exports,
     *,
     use_cache: bool,
     on_progress: Progress | None,
@@ -176,7 +189,11 @@ def _read_all(
 
     def read(path: Path) -> FileTables:
         nonlocal done
-        tables = read_one(path, options, use_cache=use_cache)
+        with exports.readable(path) as source:
+            if source == path:
+                tables = read_one(path, options, use_cache=use_cache)
+            else:
+                tables = _read_export(source, path, options, use_cache=use_cache)
         done += 1
         if on_progress is not None:
             on_progress(path.name, done / len(files))
@@ -185,7 +202,36 @@ def _read_all(
     if workers == 1:
         return [read(path) for path in files]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(read, files))
+        try:
+            return list(pool.map(read, files))
+        except BaseException:
+            exports.end()  # else the pool waits for them
+            raise
+
+
+def _read_export(
+    export: Path, report: Path, options: ScanOptions, *, use_cache: bool
+) -> FileTables:
+    """The tables of an export in the name of the report that it was made of."""
+    try:
+        tables = read_one(export, options, use_cache=use_cache)
+    except TraceFormatError as error:
+        named = str(error).replace(export.name, printable(report.name, 120))
+        raise TraceFormatError(named) from error
+    name, size = path_text(report), report.stat().st_size
+
+    def of_report(rank: RankTables) -> RankTables:
+        table = rank.sources
+        for column, values in (
+            ("path", [text.replace(path_text(export), name) for text in table["path"].to_pylist()]),
+            ("bytes", [size] * table.num_rows),
+        ):
+            place = table.schema.get_field_index(column)
+            field = table.schema.field(place)
+            table = table.set_column(place, field, pa.array(values, field.type))
+        return replace(rank, sources=table, facts={**rank.facts, "path": name})
+
+    return FileTables(str(report), tuple(map(of_report, tables.ranks)))
 
 
 def _read_logs(paths: Sequence[Path]) -> list[FileTables]:

@@ -16,21 +16,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from . import nsys_facts, nsys_ranks, schema, sniff
+from . import nsys_content, nsys_facts, nsys_ranks, schema, sniff
 from .errors import TraceFormatError
 from .events import ABSENT
-from .kineto_names import PROCESS_MARKS, RANGE_MARKS, call_kind
+from .kineto_names import PROCESS_MARKS, RANGE_MARKS
 from .kineto_tables import LABEL_LENGTH
-from .nsys_facts import Recording
+from .nsys_content import Rows
 from .nsys_folder import FolderStore, is_export
 from .nsys_names import META_EXPORT
-from .nsys_ranks import Ranks
 from .nsys_rows import (
-    Calls,
-    Marks,
     Named,
-    Ranges,
-    Work,
     pid_of,
     process_of,
     read_calls,
@@ -72,16 +67,6 @@ class Source:
     fingerprint: str
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """All rows of the export."""
-
-    work: Work
-    calls: Calls
-    ranges: Ranges
-    marks: Marks
-
-
 def read(path: Path, fingerprint: str) -> list[RankTables]:
     """The ranks in the export at `path`: an SQLite database, or a folder of Parquet or Arrow.
 
@@ -114,21 +99,16 @@ def rank_tables(store: Store, source: Source) -> list[RankTables]:
         calls = pool.submit(read_calls, store, strings)
         work = pool.submit(read_work, store, strings)
         ranges, marks, others = read_ranges(store, strings)
-    rows = _Rows(work.result(), calls.result(), ranges, marks)
+    rows = Rows(work.result(), calls.result(), ranges, marks)
     titles = nsys_ranks.process_titles(store)
     ranks = nsys_ranks.find(rows.work, rows.calls, rows.ranges, titles, store)
-    stop = _stop(rows, recording)
+    stop = nsys_content.stop_ns(rows, recording)
     tracks = _tracks(store, strings, titles)
-    counts = {**nsys_facts.dropped(store), **others, **_elsewhere(rows, ranks)}
-    whole = _of_file(store, rows, recording, ranks)
+    counts = {**nsys_facts.dropped(store), **others, **nsys_content.elsewhere(rows, ranks)}
+    whole = nsys_content.facts_of(store, rows, recording, ranks)
     found = []
     for process, number in zip(ranks.processes, ranks.numbers, strict=True):
-        own = _Rows(
-            take(rows.work, rows.work.process == process),
-            take(rows.calls, rows.calls.process == process),
-            take(rows.ranges, rows.ranges.process == process),
-            take(rows.marks, rows.marks.process == process),
-        )
+        own = rows.of(process)
         facts = {**whole, "pid": pid_of(process), "rank": number, "path": source.path}
         found.append(_one_rank(own, stop, tracks, facts, counts, source, store.format))
         counts = {}  # of the file, told once
@@ -139,7 +119,7 @@ def rank_tables(store: Store, source: Source) -> list[RankTables]:
 
 
 def _one_rank(
-    rows: _Rows,
+    rows: Rows,
     stop: int,
     tracks: Sequence[tuple[int, int | None, str, str]],
     facts: dict[str, Any],
@@ -169,7 +149,7 @@ def _one_rank(
         **facts,
         "producer": engine,
         "events": events + len(rows.marks.time),
-        "last_ns": _last(rows),
+        "last_ns": nsys_content.last_ns(rows),
         "open_ranges": int(np.count_nonzero(rows.ranges.end == ABSENT)),
     }
     return RankTables(
@@ -199,90 +179,6 @@ def _sound(table: Any, start: Ints, end: Ints, losses: list[dict[str, Any]], sou
         }
     )
     return take(table, ~bad)
-
-
-def _of_file(store: Store, rows: _Rows, recording: Recording, ranks: Ranks) -> dict[str, Any]:
-    """What is known of the whole export, alike in all its ranks."""
-    size = len(ranks.processes) + len(ranks.bare)
-    return {
-        "world_size": size if size > 1 else None,
-        "backend": None,
-        "groups": [],
-        "devices": list(recording.devices),
-        "versions": recording.versions,
-        "switches": {},
-        "with_stack": False,
-        "clock_base_ns": recording.clock_base_ns,
-        "clock_base_ignored": False,
-        "absolute_times": recording.absolute_times,
-        "resolution_ns": 1,
-        "precision_lost_events": 0,
-        "window_end_ns": recording.stop_ns,
-        "truncated": False,
-        "has_header": True,
-        "has_frames": False,
-        "frames_share": 0.0,
-        "label": None,
-        "reader": store.format,
-        "is_rocm": False,
-        "nsys": {
-            **nsys_facts.plain(recording),
-            "ranks_by": ranks.by,
-            "bare_pids": [pid_of(process) for process in ranks.bare],
-            "first_ns": _first(rows),
-            "last_ns": _last(rows),
-            "has_calls": len(rows.calls.start) > 0,
-            "has_ops": len(rows.work.start) > 0,
-            "has_ranges": len(rows.ranges.start) > 0,
-            "has_nvtx_table": "NVTX_EVENTS" in store.tables(),
-            "has_domains": len(rows.ranges.domain.texts) > 0 or _makes_domains(store),
-            "has_payload_schemas": store.rows("NVTX_PAYLOAD_SCHEMAS") > 0,
-            "payload_blobs": nsys_facts.payload_blobs(store),
-            "graph_spans": int(np.count_nonzero(rows.work.kind == 3)),
-            "graph_launches": _graph_launches(rows.calls),
-        },
-    }
-
-
-def _makes_domains(store: Store) -> bool:
-    """Was any NVTX domain made, with ranges in it or without?"""
-    return bool(np.isin(store.read("NVTX_EVENTS", ("eventType",))["eventType"], (75, 76)).any())
-
-
-def _graph_launches(calls: Calls) -> int:
-    kinds = [call_kind(text) == "graph_launch" for text in calls.name.texts]
-    return int(np.count_nonzero(np.array([*kinds, False])[calls.name.codes]))
-
-
-def _stop(rows: _Rows, recording: Recording) -> int:
-    """End of the recording: as it says, but not before its last event."""
-    return max(_last(rows), recording.stop_ns if recording.stop_ns is not None else 0)
-
-
-def _last(rows: _Rows) -> int:
-    """End of the last event; 0 without any."""
-    ends = (rows.work.end, rows.calls.end, rows.ranges.end, rows.ranges.start, rows.marks.time)
-    return max((int(column.max()) for column in ends if len(column)), default=0)
-
-
-def _first(rows: _Rows) -> int:
-    """Start of the first event; 0 without any."""
-    starts = (rows.work.start, rows.calls.start, rows.ranges.start, rows.marks.time)
-    return min((int(column.min()) for column in starts if len(column)), default=0)
-
-
-def _elsewhere(rows: _Rows, ranks: Ranks) -> dict[str, int]:
-    """Rows of processes that are no rank with work, by kind."""
-    counts = {
-        f"{word} of other processes": int(np.count_nonzero(~np.isin(column, ranks.processes)))
-        for word, column in (
-            ("ops", rows.work.process),
-            ("calls", rows.calls.process),
-            ("ranges", rows.ranges.process),
-            ("marks", rows.marks.process),
-        )
-    }
-    return {word: count for word, count in counts.items() if count}
 
 
 def _tracks(

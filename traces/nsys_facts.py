@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -25,7 +25,6 @@ _EXPORT_KEYS: Final = {
     "EXPORT_PRODUCT_VERSION": "nsys",
     "EXPORT_SCHEMA_VERSION": "nsys_schema",
 }
-_GRAPH_MODE: Final = re.compile(r"(?:PROCESS_\d+:)?CUDA_GRAPH_TRACE_OPTIONS:MODE")
 # Settings that say that only a part of the recording was exported.
 _TRIMMED: Final = re.compile(r"EXPORT_PARAM_TIMES_TO_EXPORT|EXPORT_TIMES_TO_EXPORT|DERIVED_.*")
 _SHIFTED: Final = ("EXPORT_PARAM_TIME_SHIFT", "EXPORT_TIME_SHIFT", "EXPORT_CONFIG_TIME_SHIFT")
@@ -50,8 +49,6 @@ class Recording:
     absolute_times: bool = False
     start_ns: int | None = None
     stop_ns: int | None = None
-    graph_mode: str | None = None  # node, graph
-    traced: tuple[str, ...] = ()  # kinds of events that were asked for
     trimmed: bool = False
     devices: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -66,7 +63,6 @@ def read_recording(store: Store) -> Recording:
     base, system = _session(store)
     shifted = any(said.get(key, "0") not in ("0", "") for key in _SHIFTED)
     start, stop = _window(store, system)
-    modes = [value.lower() for key, value in capture if _GRAPH_MODE.fullmatch(key)]
     return Recording(
         versions={
             short: masking.text(said[key])[:60]
@@ -78,8 +74,6 @@ def read_recording(store: Store) -> Recording:
         absolute_times=normalized,
         start_ns=start,
         stop_ns=stop,
-        graph_mode=modes[0] if modes and len(set(modes)) == 1 else None,
-        traced=tuple(sorted({value for key, value in capture if key == "CAPTURE_EVENT_TYPE"})),
         trimmed=any(_TRIMMED.fullmatch(key) and value for key, value in (*export, *capture)),
         devices=_devices(store),
         diagnostics=_diagnostics(store),
@@ -156,15 +150,3 @@ def _diagnostics(store: Store) -> tuple[Diagnostic, ...]:
 def engine(texts: list[str], marks: tuple[tuple[str, str], ...]) -> str | None:
     """The engine whose mark stands in one of the texts."""
     return next((name for mark, name in marks if any(mark in text for text in texts)), None)
-
-
-def plain(recording: Recording) -> dict[str, Any]:
-    """The recording as plain JSON values."""
-    return {
-        "graph_mode": recording.graph_mode,
-        "traced": list(recording.traced),
-        "trimmed": recording.trimmed,
-        "start_ns": recording.start_ns,
-        "stop_ns": recording.stop_ns,
-        "diagnostics": [vars(one) for one in recording.diagnostics],
-    }

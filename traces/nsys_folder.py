@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from . import sniff
 from .errors import TraceFormatError
 from .events import ABSENT
-from .nsys_store import Columns, Ints, Shorten, absent, coded
+from .nsys_store import Columns, Cut, Ints, absent, coded
 
 _AGAIN: Final = "export it again (nsys export --type=parquetdir)"
 _BATCH_ROWS: Final = 1 << 16
@@ -56,7 +56,7 @@ class FolderStore:
         ints: Sequence[str] = (),
         texts: Sequence[str] = (),
         floats: Sequence[str] = (),
-        shorten: Shorten | None = None,
+        cut: Cut | None = None,
     ) -> Columns:
         """The named columns, in the order of the rows in the file."""
         here = self.columns(table)
@@ -70,7 +70,7 @@ class FolderStore:
         for name in texts:
             column = _column(found, name)
             values = [None] * rows if column is None else column.to_pylist()
-            out.texts[name] = coded([None if v is None else str(v) for v in values], shorten)
+            out.texts[name] = coded([None if v is None else str(v) for v in values], cut)
         for name in floats:
             column = _column(found, name)
             values = [None] * rows if column is None else column.to_pylist()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from .nsys_store import Cut
+
 # Both names of the table about the export: the second to 3.1.
 META_EXPORT: Final = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 # Records every kernel of a graph replay; the default records a replay as one span, or not at all.
@@ -116,25 +118,16 @@ SEVERITIES: Final = {1: "info", 2: "warning", 3: "error"}
 
 # What API names carry behind: `cudaLaunchKernel_v7000`.
 API_VERSION: Final = re.compile(r"_v\d+$")
-# What torch's ranges carry behind an operator's name: other numbers at every call.
-_NUMBERS: Final = (", seq = ", ", op_id = ")
-# What is left of them.
+# What torch's ranges carry behind an operator's name, other numbers at every call; and what is
+# left of it until the range is known for an operator's.
 OPERATOR: Final = ", op_id"
+OPERATORS: Final = Cut((", seq = ", ", op_id = "), OPERATOR)
 # Ranges of NCCL's domain, for files that lost the rows that name domains.
 NCCL_RANGE: Final = re.compile(r"nccl[A-Z]\w*")
 NCCL: Final = "NCCL"
 
 # Ranks in names of processes: `sglang::scheduler_TP0`, `VLLM::Worker_TP1`, `Worker_PP0_TP1`.
 RANK_IN_PROCESS: Final = re.compile(r"(?:^|[_ :])TP(\d{1,4})(?!\d)")
-
-
-def shortened(text: str) -> str:
-    """The name of a range; of torch's operators without what differs from call to call."""
-    for mark in _NUMBERS:
-        name, found, _ = text.partition(mark)
-        if found:
-            return name + OPERATOR
-    return text
 
 
 def copy_name(kind: int, source: int, target: int) -> str:

@@ -153,7 +153,7 @@ def read_calls(store: Store, strings: Strings) -> Calls:
 def read_ranges(store: Store, strings: Strings) -> tuple[Ranges, Marks, dict[str, int]]:
     """All NVTX ranges and marks, and how many rows are neither, by type."""
     found = store.read(
-        names.RANGES, names.OF_RANGES, ("text",), names.FLOAT_PAYLOADS, names.shortened
+        names.RANGES, names.OF_RANGES, ("text",), names.FLOAT_PAYLOADS, names.OPERATORS
     )
     found.texts |= store.read(names.RANGES, (), ("jsonText",)).texts
     kind = found["eventType"]
@@ -218,7 +218,7 @@ def _texts(found: Columns, strings: Strings, plain: str, by_id: str) -> Named:
     own, other = both.codes[:rows], both.codes[rows:]
     return _renamed(
         Named(np.where(own >= 0, own, other), both.texts),
-        lambda t: names.shortened(t)[:NAME_LENGTH],
+        lambda t: names.OPERATORS(t)[:NAME_LENGTH],
     )
 
 
@@ -236,13 +236,19 @@ def _domains(found: Columns, text: Named, kind: Ints) -> Named:
     }
     codes = np.full(found.rows, -1, np.int32)
     place: dict[str, int] = {}
-    inside = (number != 0) & (number != ABSENT)
-    for owner in np.unique(process[inside]).tolist():
-        for domain in np.unique(number[inside & (process == owner)]).tolist():
-            rows = np.flatnonzero(inside & (process == owner) & (number == domain))
-            title = known.get((owner, domain)) or _guessed(text, rows)
-            if title:
-                codes[rows] = place.setdefault(title, len(place))
+    inside = np.flatnonzero((number != 0) & (number != ABSENT))
+    order = inside[np.lexsort((number[inside], process[inside]))]
+    # Rows of one domain of one process stand together.
+    new = np.ones(len(order), np.bool_)
+    new[1:] = np.diff(process[order]) != 0
+    new[1:] |= np.diff(number[order]) != 0
+    for rows in np.split(order, np.flatnonzero(new)[1:]):
+        if not len(rows):
+            continue
+        key = int(process[rows[0]]), int(number[rows[0]])
+        title = known.get(key) or _guessed(text, rows)
+        if title:
+            codes[rows] = place.setdefault(title, len(place))
     return Named(codes, list(place))
 
 

@@ -8,6 +8,7 @@ tables can be read on several threads, each with a connection of its own.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +20,8 @@ import numpy as np
 from . import sniff
 from .errors import TraceFormatError
 from .events import ABSENT
-from .nsys_store import Columns, Ints, Shorten, absent, coded, no_text
+from .nsys_pages import OddError, read_pages
+from .nsys_store import Columns, Cut, Ints, absent, coded, no_text
 
 SLICE_ROWS: Final = 250_000
 _HEADER: Final = b"SQLite format 3\x00"
@@ -39,9 +41,16 @@ class SqliteStore:
         self._open: list[sqlite3.Connection] = []
         self._columns: dict[str, tuple[str, ...]] = {}
         self._keys: dict[str, str] = {}
-        for (name,) in self._query("SELECT name FROM sqlite_master WHERE type IN ('table','view')"):
-            rows = self._query(f"PRAGMA table_info({_quoted(name)})")
-            self._columns[str(name)] = tuple(str(row[1]) for row in rows)
+        self._roots: dict[str, int] = {}
+        self._file = -1
+        for name, root, text in self._query(
+            "SELECT name, rootpage, sql FROM sqlite_master WHERE type IN ('table', 'view')"
+        ):
+            rows = self._query(f"PRAGMA table_xinfo({_quoted(name)})")
+            self._columns[str(name)] = tuple(str(row[1]) for row in rows if not row[6])
+            if root and _is_plain(rows, str(text)):
+                self._roots[str(name)] = int(root)
+        self._file = os.open(path, os.O_RDONLY)
 
     def tables(self) -> frozenset[str]:
         """Names of the tables that are there."""
@@ -64,24 +73,73 @@ class SqliteStore:
         ints: Sequence[str] = (),
         texts: Sequence[str] = (),
         floats: Sequence[str] = (),
-        shorten: Shorten | None = None,
+        cut: Cut | None = None,
     ) -> Columns:
         """The named columns, in the order of the rows in the file."""
+        native = self._by_pages(table, ints, texts, cut)
+        if native is None:
+            return self._by_sql(table, ints, texts, floats, cut)
+        if floats:
+            native.floats = self._by_sql(table, (), (), floats, None).floats
+        return native
+
+    def _by_pages(
+        self, table: str, ints: Sequence[str], texts: Sequence[str], cut: Cut | None
+    ) -> Columns | None:
+        """The columns from the pages of the file; None where SQL must read them."""
+        root = self._roots.get(table)
+        if read_pages is None or root is None:
+            return None
+        here = self.columns(table)
+        kinds = bytes(2 if name in texts else 1 if name in ints else 0 for name in here)
+        marks = tuple(mark.encode() for mark in cut.marks) if cut else ()
+        suffix = cut.suffix.encode() if cut else b""
+        try:
+            rows, found = read_pages(self._file, root, kinds, marks, suffix)
+        except OddError:
+            return None
+        by_name = dict(zip((n for n in here if n in texts or n in ints), found, strict=True))
+        out = Columns(rows)
+        for name in ints:
+            out.ints[name] = (
+                np.frombuffer(by_name[name], np.int64) if name in here else absent(rows)
+            )
+        for name in texts:
+            if name in here:
+                codes, words = by_name[name]
+                out.texts[name] = np.frombuffer(codes, np.int32), words
+            else:
+                out.texts[name] = no_text(rows)
+        return out
+
+    def _by_sql(
+        self,
+        table: str,
+        ints: Sequence[str],
+        texts: Sequence[str],
+        floats: Sequence[str],
+        cut: Cut | None,
+    ) -> Columns:
         here = self.columns(table)
         numbers = [name for name in ints if name in here]
         rows, columns = self._numbers(table, numbers) if numbers else (self.rows(table), {})
         out = Columns(rows, {name: columns.get(name, absent(rows)) for name in ints})
         for name in texts:
             known = name in here and self._has_values(table, name)
-            out.texts[name] = coded(self._texts(table, name), shorten) if known else no_text(rows)
+            out.texts[name] = coded(self._texts(table, name), cut) if known else no_text(rows)
         for name in floats:
-            known = name in here and self._has_values(table, name)
-            values = self._reals(table, name) if known else [None] * rows
-            out.floats[name] = np.array([np.nan if v is None else v for v in values], np.float64)
+            if name in here and self._has_values(table, name):
+                values = [np.nan if v is None else v for v in self._reals(table, name)]
+                out.floats[name] = np.array(values, np.float64)
+            else:
+                out.floats[name] = np.full(rows, np.nan)
         return out
 
     def close(self) -> None:
-        """Closes every connection."""
+        """Closes every connection, and the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
         for connection in self._open:
             connection.close()
         self._open.clear()
@@ -192,6 +250,12 @@ class SqliteStore:
     def _damaged(self, error: Exception) -> TraceFormatError:
         reason = sniff.printable(str(error), 120)
         return sniff.refusal(self._path.name, f"a damaged SQLite database ({reason})", _AGAIN)
+
+
+def _is_plain(columns: Sequence[tuple[Any, ...]], text: str) -> bool:
+    """Are the rows of a table stored as they are declared, keyed by a hidden number?"""
+    hidden = any(column[5] or column[6] for column in columns)  # a primary key; generated
+    return not hidden and "WITHOUT" not in text.upper()
 
 
 def check_whole(path: Path) -> None:

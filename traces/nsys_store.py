@@ -6,7 +6,7 @@ trimmed by hand: what is not there reads as empty or absent, never as an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,7 +17,22 @@ from .events import ABSENT
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
-Shorten = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Texts end before the first mark that is in them, with `suffix` in its place."""
+
+    marks: tuple[str, ...]
+    suffix: str
+
+    def __call__(self, text: str) -> str:
+        """The text as it is kept."""
+        for mark in self.marks:
+            kept, found, _ = text.partition(mark)
+            if found:
+                return kept + self.suffix
+        return text
 
 
 @dataclass
@@ -57,12 +72,9 @@ class Store(Protocol):
         ints: Sequence[str] = (),
         texts: Sequence[str] = (),
         floats: Sequence[str] = (),
-        shorten: Shorten | None = None,
+        cut: Cut | None = None,
     ) -> Columns:
-        """The named columns. Raises TraceFormatError for values of another type.
-
-        `shorten` is asked for every text: what becomes equal is one text from then on.
-        """
+        """The named columns, texts cut. Raises TraceFormatError for values of another type."""
 
     def close(self) -> None:
         """Gives back what is open."""
@@ -78,11 +90,11 @@ def no_text(rows: int) -> tuple[Codes, list[str]]:
     return np.full(rows, -1, np.int32), []
 
 
-def coded(values: Sequence[str | None], shorten: Shorten | None = None) -> tuple[Codes, list[str]]:
+def coded(values: Sequence[str | None], cut: Cut | None = None) -> tuple[Codes, list[str]]:
     """Texts as codes into their distinct values, in order of first appearance; -1 for None."""
     place: dict[str, int] = {}
-    if shorten is not None:
-        values = [None if value is None else shorten(value) for value in values]
+    if cut is not None:
+        values = [None if value is None else cut(value) for value in values]
     codes = np.fromiter(
         (-1 if value is None else place.setdefault(value, len(place)) for value in values),
         np.int32,

@@ -73,9 +73,9 @@ def scan(
     return scan_text(open_text(source, options.max_text_bytes), options, reader or reader_name())
 
 
-def scan_text(text: Text, options: ScanOptions, reader: str) -> list[Document]:
-    """As `scan`, of a text that is open; closes it."""
-    events = _reader(reader, options)
+def scan_text(text: Text, options: ScanOptions, reader: str | Reader) -> list[Document]:
+    """As `scan`, of a text that is open; closes it. `reader` may be one of one's own."""
+    events = _reader(reader, options) if isinstance(reader, str) else reader
     try:
         return _Driver(text, events).documents()
     finally:

@@ -90,6 +90,11 @@ class EventReader:
         self.ids = dict(_NO_IDS)
         self.args: bytes | None = None
         self.collective = False
+        self._span = (0, 0)
+
+    def raw(self) -> bytes:
+        """The text of the event that was read."""
+        return bytes(self._buf[slice(*self._span)])
 
     def unwanted(self) -> bool:
         """Is the event kept out by design, as far as is known now?"""
@@ -99,6 +104,7 @@ class EventReader:
 
     def read(self, at: int) -> int:
         """The event at `at`; where it ends. Raises RanOutError or BrokenError."""
+        start = at
         at, more = self._first_member(at + 1)
         seen: set[bytes] = set()
         while more:
@@ -114,6 +120,7 @@ class EventReader:
                 seen.add(key)
                 at = read(self, at)
             at, more = self._next_member(at)
+        self._span = (start, at)
         return at
 
     # ---- walking

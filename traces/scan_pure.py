@@ -87,7 +87,7 @@ _FLOWS = ("s", "f", "t")
 _FRAME = "python_function"
 
 
-class _StrangeError(Exception):
+class StrangeError(Exception):
     """The event needs the slow path."""
 
 
@@ -200,7 +200,7 @@ class PureReader:
                 if not block.startswith(",", end) and not self._followed(block, end):
                     return base + q, True
                 self._keep(event, block, q, end)
-            except (_StrangeError, StopIteration, ValueError, RecursionError):
+            except (StrangeError, StopIteration, ValueError, RecursionError):
                 return base + q, True
             self._events += 1
             self._event_bytes += end - q
@@ -212,19 +212,19 @@ class PureReader:
         return bool(found and (found[1] is None or self._last))
 
     def _keep(self, event: dict[str, Any], block: str, q: int, end: int) -> None:
-        """Take over one event that the JSON scanner read, or raise _StrangeError before that."""
+        """Take over one event that the JSON scanner read, or raise StrangeError before that."""
         get = event.get
         ph = get("ph")
-        if type(ph) is not str or (self._strange_keys and _has_strange_keys(event)):
-            raise _StrangeError
+        if type(ph) is not str or (self._strange_keys and has_strange_keys(event)):
+            raise StrangeError
         if end - q > MAX_DEPTH and block.count("[", q, end) + block.count("{", q, end) > MAX_DEPTH:
-            raise _StrangeError
+            raise StrangeError
         cat = get("cat")
         if ph in _FLOWS or (cat == _FRAME and self._unwanted_frame(get("name"), block, q, end)):
             if type(cat) is not str:
                 cat = None
             elif not cat.isascii():
-                raise _StrangeError
+                raise StrangeError
             self._dropped_cats[cat] = self._dropped_cats.get(cat, 0) + 1
             return
         self._rows.append(self._row(event, ph, cat, block, q, end))
@@ -236,7 +236,7 @@ class PureReader:
         if not frames.needles or type(name) is not str:
             return True
         if not name.isascii() and block.find("\\u", q, end) >= 0:
-            raise _StrangeError
+            raise StrangeError
         return not frames.keeps(name.encode("latin-1"))
 
     def _row(self, event: dict[str, Any], ph: str, cat: Any, block: str, q: int, end: int) -> _Row:
@@ -247,7 +247,7 @@ class PureReader:
         if args and isinstance(args, dict):
             keys += len(args)
         if keys != block.count('":', q, end) or self._odd_colons:
-            _check_keys(block, q)
+            check_keys(block, q)
         flags = 0
         ts = get("ts")
         if ts is None:
@@ -319,10 +319,10 @@ class PureReader:
         if type(name) is str:
             name_code = self._name_codes.get(name, -1)
             if not name.isascii() and block.find("\\u", q, end) >= 0:
-                raise _StrangeError
+                raise StrangeError
         if cat_code < 0 and type(cat) is str:
             if not cat.isascii():
-                raise _StrangeError
+                raise StrangeError
             cat_code = self._cats.setdefault(cat.encode(), len(self._cats))
             self._cat_codes[cat] = cat_code
         if name_code < 0 and type(name) is str:
@@ -359,9 +359,9 @@ class PureReader:
         if value is None:
             return ABSENT
         if type(value) is not str:
-            raise _StrangeError
+            raise StrangeError
         if not value.isascii() and block.find("\\u", q, end) >= 0:
-            raise _StrangeError
+            raise StrangeError
         return value
 
     def _text_id(self, text: bytes) -> int:
@@ -519,16 +519,17 @@ class PureReader:
 # ---- what the fast path may take from the JSON scanner
 
 
-def _has_strange_keys(event: dict[str, Any]) -> bool:
+def has_strange_keys(event: dict[str, Any]) -> bool:
+    """Does a key of a document stand in the event?"""
     return "traceEvents" in event or "schemaVersion" in event
 
 
-def _check_keys(block: str, q: int) -> None:
-    """Raises _StrangeError when a key stands twice in one object of the event."""
+def check_keys(block: str, q: int) -> None:
+    """Raises StrangeError when a key stands twice in one object of the event."""
     try:
         _scan_keys(block, q)
     except _TwiceError:
-        raise _StrangeError from None
+        raise StrangeError from None
 
 
 def _plain_time(value: Any, seen: int) -> tuple[int, int]:
@@ -538,7 +539,7 @@ def _plain_time(value: Any, seen: int) -> tuple[int, int]:
             return ABSENT, 0
         return value * 1000, seen
     if type(value) is not bytes:
-        raise _StrangeError
+        raise StrangeError
     ns, flags = read_time(value)
     return (ABSENT, flags) if ns is None else (ns, flags | seen)
 
@@ -553,12 +554,12 @@ def _plain_id(value: Any, block: str, q: int, end: int) -> tuple[int, int]:
         return read_integer(value)
     if type(value) is str and block.find("\\", q, end) < 0:
         return read_quoted_integer(value.encode("latin-1"))
-    raise _StrangeError
+    raise StrangeError
 
 
 def _either(args: dict[str, Any], one: str, other: str) -> Any:
     if one in args and other in args:
-        raise _StrangeError
+        raise StrangeError
     return args[one] if one in args else args.get(other)
 
 
@@ -566,9 +567,9 @@ def _raw_args(block: str, q: int, end: int) -> bytes:
     """The text of the args of the event in block[q:end], which has some."""
     at = block.find('"args"', q, end)
     if block.find("\\", q, end) >= 0 or block.count('"args"', q, end) != 1:
-        raise _StrangeError
+        raise StrangeError
     key = _ARGS.match(block, at, end)
     if not key:
-        raise _StrangeError
+        raise StrangeError
     _, stop = _scan_once(block, key.end())
     return block[key.end() : stop].encode("latin-1")

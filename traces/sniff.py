@@ -94,7 +94,7 @@ TEXT: Final = (
 )
 
 NAMES: Final = (
-    (re.compile(r".*\.(nsys-rep|qdrep|qdstrm)"), "an Nsight Systems report, not read yet", _KINETO),
+    (re.compile(r".*\.(nsys-rep|qdrep|qdstrm)"), "an Nsight Systems report", _SQLITE_EXPORT),
     (
         re.compile(r"events\.out\.tfevents\..*"),
         "a TensorBoard event file",

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import specscope
 from specscope.analyzers import activities
 from specscope.analyzers import rank as ranks
 from specscope.analyzers.report import Report
 from specscope.analyzers.verdict import Verdict
+from specscope.scrub_cli import scrub_command
 from specscope.traces.run import RankTables
 from tests import nsys_drawing
 from tests.analyzers import cases_ranges, cases_sglang, cases_trtllm, cases_vllm
@@ -104,6 +106,31 @@ def test_a_real_server_recorded_node_by_node(stage: str, shares: tuple[float, fl
     assert all(one.linked_ops == one.ops for one in found.coverage)
 
 
+def test_the_bundled_recording_is_read_as_the_whole_one() -> None:
+    bundled = Path(__file__).resolve().parents[2] / "examples" / "tp2-8b-eagle3-nsight"
+    a = specscope.analyze(specscope.load(bundled, cache=False))
+    b = report(*OWN, "node.sqlite")
+    assert a.tables["parts"].to_pylist() == b.tables["parts"].to_pylist()
+
+
+def test_without_ranges_the_structure_of_the_launches_says_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "bare.sqlite"
+    path.write_bytes(shared_path("traces", *OWN, "node.sqlite").read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE NVTX_EVENTS")
+    connection.close()
+    bare = specscope.analyze(specscope.load(path, cache=False))
+    marked = report(*OWN, "node.sqlite")
+    for stage in ("draft", "verify", "draft_extend"):
+        for rank in (0, 1):
+            a, b = bare.share(stage, rank), marked.share(stage, rank)
+            assert a is not None
+            assert b is not None
+            assert 100 * a.cycle_share.value == pytest.approx(100 * b.cycle_share.value, abs=0.5)
+    assert bare.verdict.confidence == "low"
+    assert any(note.code == "no_ranges" for note in bare.warnings)
+
+
 def test_the_last_open_cycle_of_a_real_server_lost_its_kernels_and_is_named() -> None:
     found = report(*OWN, "node.sqlite")
     (note,) = [note for note in found.warnings if note.code == "cut_replays"]
@@ -123,6 +150,8 @@ def test_graphs_that_were_not_recorded_are_no_idle_time_but_a_refusal() -> None:
     # A careless reading gives verify 32 %: no share is given at all.
     assert found.shares == ()
     assert found.idle == ()
+    gaps = [row for row in found.tables["segments"].to_pylist() if row["state"] == "idle"]
+    assert {row["what"] for row in gaps} == {"unknown"}
     assert [row.count for row in found.cycles] == [4, 4]
 
 
@@ -244,3 +273,21 @@ def test_a_drawn_trace_reads_alike_from_both_profilers(name: str, tmp_path: Path
         assert a.tables[table].to_pylist() == b.tables[table].to_pylist()
     assert a.verdict.evidence == b.verdict.evidence
     assert len(a.verdict.refused) == len(b.verdict.refused)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("traces", *OWN, "node.sqlite"),
+        ("traces", "nsight", "synthetic_graph_node.sqlite"),
+        ("cases", "q05_nsys_start_end.sqlite"),
+    ],
+    ids=lambda parts: parts[-1],
+)
+def test_a_scrubbed_export_gives_the_same_figures(parts: tuple[str, ...], tmp_path: Path) -> None:
+    source, copy = shared_path(*parts), tmp_path / parts[-1]
+    done = CliRunner().invoke(scrub_command, [str(source), str(copy)])
+    assert done.exit_code == 0, done.output
+    a, b = (specscope.analyze(specscope.load(path, cache=False)) for path in (source, copy))
+    for table in ("ops", "calls", "ranges", "cycles", "parts"):
+        assert a.tables[table].to_pylist() == b.tables[table].to_pylist(), table

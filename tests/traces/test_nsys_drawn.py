@@ -12,10 +12,22 @@ import pyarrow.parquet as pq
 import pytest
 
 import specscope
-from specscope.traces import nsys
+from specscope.traces import nsys, nsys_sqlite
 from specscope.traces.errors import SpecscopeError, TraceFormatError, UsageError
 from specscope.traces.nsys_sqlite import SqliteStore
+from tests.shared import NOT_INSTALLED
 from tests.traces.nsys_files import Row, call, kernel, nvtx, pid, read, strings, tid, write
+
+
+@pytest.fixture(autouse=True, params=["pages", "sql"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test once with the native reader of pages, and once without."""
+    if request.param == "sql":
+        monkeypatch.setattr(nsys_sqlite, "read_pages", None)
+    elif nsys_sqlite.read_pages is None:
+        NOT_INSTALLED.append("specscope.traces._pages")
+        pytest.skip("the native reader was not built")
+
 
 LAUNCH = {
     "StringIds": strings("cudaLaunchKernel_v7000", "gemm"),

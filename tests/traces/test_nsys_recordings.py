@@ -13,11 +13,14 @@ import pytest
 import specscope
 from specscope.analyzers import activities, links
 from specscope.analyzers import rank as ranks
+from specscope.traces import nsys_names as names
+from specscope.traces import nsys_sqlite, schema
 from specscope.traces.errors import UsageError
 from specscope.traces.run import RankTables
-from tests.shared import shared_path
+from tests.shared import NOT_INSTALLED, shared_path
 from tests.traces.nsys_files import recorded
 
+OWN = ("own", "nsys-tp2-8b-eagle3-k3-nvlink-bs1")
 NSIGHT = [
     path.relative_to(shared_path("traces")).as_posix()
     for folder in ("nsight", "nsight/twin_cpu", "own/nsys-tp2-8b-eagle3-k3-nvlink-bs1")
@@ -73,6 +76,29 @@ def test_every_row_of_gpu_work_calls_and_ranges_is_in_a_table(name: str) -> None
             f"NVTX_EVENTS type {kind}": n for kind, n in counts.items() if kind in (33, 39, 75, 76)
         }
         assert {key: n for key, n in dropped.items() if "type" in key} == rest
+
+
+@pytest.mark.parametrize("name", NSIGHT)
+def test_pages_and_sql_give_the_same_tables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_pages = recorded(*name.split("/"))
+    monkeypatch.setattr(nsys_sqlite, "read_pages", None)
+    by_sql = recorded(*name.split("/"))
+    for a, b in zip(by_pages, by_sql, strict=True):
+        assert a.facts == b.facts
+        for table in schema.TABLES:
+            assert getattr(a, table).equals(getattr(b, table)), table
+
+
+def test_tables_of_recordings_are_read_by_pages() -> None:
+    """Else the native reader would be slow without a word."""
+    if nsys_sqlite.read_pages is None:
+        NOT_INSTALLED.append("specscope.traces._pages")
+        pytest.skip("the native reader was not built")
+    store = nsys_sqlite.SqliteStore(shared_path("traces", *OWN, "node.sqlite"))
+    for table, columns in ((names.KERNELS, names.WORK), (names.CALLS, names.OF_CALLS)):
+        assert store._by_pages(table, columns, (), None) is not None
+    assert store._by_pages(names.RANGES, names.OF_RANGES, ("text",), names.OPERATORS) is not None
+    store.close()
 
 
 def test_two_ranks_of_torchrun_are_joined_within_their_process_only() -> None:
