@@ -18,8 +18,10 @@ from specscope.analyzers.words import DRAFT
 
 Float = npt.NDArray[np.float64]
 
-# Of a class at least so many, or all there are where no class has as many.
+# Of a size or stage at least so many, or all there are where none has as many; with fewer than
+# the last, offset and lateness cannot be told apart.
 FEWEST = 16
+FEWEST_AT_ALL = 4
 # Largest median residual that is believed: half the length of the collectives used, within these.
 MOST_RESIDUAL_NS = 10_000.0
 NEVER_ABOVE_NS = 50_000.0
@@ -81,8 +83,13 @@ def align(matched: Matched, start: Int, end: Int) -> Clocks | str:
     """
     length = (end - start).min(axis=0)
     used = smallest(matched, length)
+    if len(used) < FEWEST_AT_ALL:
+        return (
+            f"{len(used)} collectives are too few to align clocks by, {FEWEST_AT_ALL} are needed; "
+            "capture more cycles"
+        )
     ends = end[:, used]
-    middle = int(np.median(ends[0]))
+    middle = int(np.sort(ends[0])[len(used) // 2])
     clocks = [Clock(matched.ranks[0], 0.0, 0.0, 0.0, 0.0)]
     for number, own in zip(matched.ranks[1:], ends[1:], strict=True):
         clocks.append(_against(number, ends[0], own, middle))
@@ -121,15 +128,17 @@ def smallest(matched: Matched, length: Int) -> Int:
 def _against(number: int, first: Int, own: Int, middle: int) -> Clock:
     """Offset and drift of one rank by the ends of the same collectives on both."""
     apart = own - first
-    rough = float(np.median(apart))
-    left = apart.astype(np.float64) - rough
+    # Whole nanoseconds first: bases since 1970 do not fit a double.
+    rough = int(np.sort(apart)[len(apart) // 2])
+    left = (apart - rough).astype(np.float64)
     passed = (first - middle).astype(np.float64)
     slope = _slope(passed, left)
-    offset = rough + float(np.median(left - slope * passed))
-    residual = np.abs(left + rough - offset - slope * passed)
+    rest = left - slope * passed
+    offset = float(np.median(rest))
+    residual = np.abs(rest - offset)
     return Clock(
         number,
-        offset,
+        rough + offset,
         slope * _PPM,
         float(np.median(residual)),
         float(np.quantile(residual, 0.95)),

@@ -15,59 +15,19 @@ zipped together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from specscope.analyzers.activities import CODE_OF_ACTIVITY
-from specscope.analyzers.attribution import COLLECTIVES
-from specscope.analyzers.columns import ABSENT, Int, ints
-from specscope.analyzers.cycles import Cycles
-from specscope.analyzers.links import GRAPH_LAUNCH
-from specscope.analyzers.rank import Rank
-from specscope.analyzers.stages import Placed
-from specscope.analyzers.words import STAGES, UNPLACED
+from specscope.analyzers.collectives import Collectives, Member
+from specscope.analyzers.columns import ABSENT, Bool, Int
+from specscope.analyzers.words import STAGES
 
-FUSED = CODE_OF_ACTIVITY["fused_collective"]
 # More launches than this share whose collectives differ: the traces do not correspond.
 MOST_DIFFERING = 0.1
 _MOST_NAMED = 3
-
-
-@dataclass(frozen=True)
-class Member:
-    """One rank as the matching sees it; no cycles and stages where the trace shows none."""
-
-    rank: Rank
-    placed: Placed | None
-    cycles: Cycles | None
-
-    @property
-    def number(self) -> int:
-        """The rank's number."""
-        return self.rank.tables.rank
-
-    @property
-    def base(self) -> int:
-        """Base of the rank's clock, in nanoseconds since 1970."""
-        return int(self.rank.tables.facts.get("clock_base_ns") or 0)
-
-
-@dataclass(frozen=True)
-class Collectives:
-    """The collectives of one rank in order of their start."""
-
-    op: Int
-    stage: Int
-    cycle: Int  # whole cycles from 0, then the open one; -1 before the first
-    launch: Int  # number of its graph launch within cycle and stage; -1: launched alone
-    kind: list[str]  # family of the kernel, such as nccl.allreduce
-    fused: np.ndarray[Any, np.dtype[np.bool_]]
-    group: list[str | None]
-    sequence: Int  # ABSENT where not recorded
-    bytes: Int
 
 
 @dataclass(frozen=True)
@@ -82,7 +42,7 @@ class Matched:
     stage: Int  # of the first rank
     cycle: Int
     kind: tuple[str, ...]
-    fused: np.ndarray[Any, np.dtype[np.bool_]]
+    fused: Bool
     group: tuple[str | None, ...]
     sequence: Int
     bytes: Int
@@ -92,93 +52,6 @@ class Matched:
 
     def __len__(self) -> int:
         return int(self.op.shape[1])
-
-
-def collectives_of(one: Member, families: Callable[[Sequence[str]], list[str]]) -> Collectives:
-    """The collectives of one rank with everything by which they may be matched."""
-    ops = one.rank.ops
-    rows = np.flatnonzero(np.isin(one.rank.activity, COLLECTIVES))
-    rows = rows[np.argsort(ops.start[rows], kind="stable")]
-    stage = np.full(len(rows), UNPLACED, np.int64)
-    cycle = np.full(len(rows), -1, np.int64)
-    if one.placed is not None:
-        stage = one.placed.stage_of_op[rows].astype(np.int64)
-    if one.cycles is not None and len(one.cycles):
-        cycle = np.searchsorted(one.cycles.borders, ops.start[rows], "right") - 1
-    names = {code: ops.names[code] for code in np.unique(ops.name[rows]).tolist()}
-    family = dict(zip(names, families(list(names.values())), strict=True)) if names else {}
-    group, sequence, size = _recorded(one.rank, rows)
-    return Collectives(
-        op=rows,
-        stage=stage,
-        cycle=cycle,
-        launch=_graph_launches(one.rank, rows, stage, cycle),
-        kind=[family[code] for code in ops.name[rows].tolist()],
-        fused=one.rank.activity[rows] == FUSED,
-        group=group,
-        sequence=sequence,
-        bytes=size,
-    )
-
-
-def _graph_launches(rank: Rank, rows: Int, stage: Int, cycle: Int) -> Int:
-    """Number of each op's graph launch among those of its cycle and stage, -1 when eager."""
-    call = rank.ops.call[rows]
-    graph = (call >= 0) & (
-        rank.calls.kind[np.maximum(call, 0)] == GRAPH_LAUNCH if len(rank.calls.kind) else False
-    )
-    launch = np.full(len(rows), -1, np.int64)
-    seen: dict[tuple[int, int], dict[int, int]] = {}
-    for row in np.flatnonzero(graph).tolist():
-        of = seen.setdefault((int(cycle[row]), int(stage[row])), {})
-        launch[row] = of.setdefault(int(call[row]), len(of))
-    return launch
-
-
-def _recorded(rank: Rank, rows: Int) -> tuple[list[str | None], Int, Int]:
-    """Group, sequence and bytes of each op from the `collectives` table.
-
-    A row stands for an op, or for the operator range that holds the op's launch call.
-    """
-    group: list[str | None] = [None] * len(rows)
-    sequence = np.full(len(rows), ABSENT, np.int64)
-    size = np.full(len(rows), ABSENT, np.int64)
-    table = rank.tables.collectives
-    if not table.num_rows or not len(rows):
-        return group, sequence, size
-    place = {int(op): index for index, op in enumerate(rows)}
-    groups = table.column("group").to_pylist()
-    sequences, sizes = ints(table, "sequence"), ints(table, "bytes")
-    by_op, by_range = ints(table, "op_id"), ints(table, "range_id")
-    held = _ops_of_ranges(rank, rows, by_range)
-    # What stands on the op goes before what stands on the host.
-    for row in sorted(range(table.num_rows), key=lambda row: by_op[row] != ABSENT):
-        at = place.get(int(by_op[row])) if by_op[row] != ABSENT else held.get(int(by_range[row]))
-        if at is None:
-            continue
-        group[at] = groups[row] if groups[row] is not None else group[at]
-        sequence[at] = sequences[row] if sequences[row] != ABSENT else sequence[at]
-        size[at] = sizes[row] if sizes[row] != ABSENT else size[at]
-    return group, sequence, size
-
-
-def _ops_of_ranges(rank: Rank, rows: Int, ranges: Int) -> dict[int, int]:
-    """Index in `rows` of the one collective launched inside each range."""
-    wanted = ranges[ranges != ABSENT]
-    call = rank.ops.call[rows]
-    linked = np.flatnonzero(call >= 0)
-    if not len(wanted) or not len(linked):
-        return {}
-    linked = linked[np.argsort(rank.calls.start[call[linked]], kind="stable")]
-    at = rank.calls.start[call[linked]]
-    thread = rank.calls.thread[call[linked]]
-    found: dict[int, int] = {}
-    for number in wanted.tolist():
-        low, high = np.searchsorted(at, (rank.ranges.start[number], rank.ranges.end[number]))
-        inside = linked[low:high][thread[low:high] == rank.ranges.thread[number]]
-        if len(inside) == 1:
-            found[number] = int(inside[0])
-    return found
 
 
 def match(
@@ -315,6 +188,12 @@ def _by_capture(members: Sequence[Member], collectives: Sequence[Collectives]) -
     return _joined(members, collectives, rows, [], "capture")
 
 
+def _of_one_group(collectives: Sequence[Collectives], rows: Sequence[int]) -> bool:
+    """Do the recorded ranks of the group agree? What is not recorded says nothing."""
+    named = {one.ranks[row] for one, row in zip(collectives, rows, strict=True)} - {None}
+    return len(named) < 2
+
+
 def _joined(
     members: Sequence[Member],
     collectives: Sequence[Collectives],
@@ -322,10 +201,19 @@ def _joined(
     differing: list[str],
     by: str,
 ) -> Matched | str:
-    """The matched rows side by side, those whose recorded sizes differ left out."""
+    """The matched rows side by side; those of several groups or sizes are left out."""
     if not rows:
         return "no collective is on record on every rank"
-    at = np.array(rows, np.int64).T
+    together = [row for row in rows if _of_one_group(collectives, row)]
+    if not together:
+        return (
+            "the collectives of the ranks belong to different process groups; give the ranks of "
+            "one tensor-parallel group"
+        )
+    if len(together) < len(rows):
+        lost = len(rows) - len(together)
+        differing = [*differing, f"{lost} collectives of different process groups"]
+    at = np.array(together, np.int64).T
     size = np.stack([one.bytes[of] for one, of in zip(collectives, at, strict=True)])
     known = (size != ABSENT).all(axis=0)
     same = ~known | (size == size[0]).all(axis=0)

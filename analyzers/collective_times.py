@@ -15,7 +15,8 @@ import numpy as np
 from specscope.analyzers.activities import ACTIVITIES, CLASS_OF_CODE, COMPUTE
 from specscope.analyzers.attribution import COLLECTIVES, Attribution
 from specscope.analyzers.clocks import Clocks
-from specscope.analyzers.collective_match import Matched, Member
+from specscope.analyzers.collective_match import Matched
+from specscope.analyzers.collectives import Member
 from specscope.analyzers.columns import Bool, Int
 from specscope.analyzers.links import Ops
 from specscope.analyzers.words import HOST, LAUNCH_CALL, SYNC

@@ -148,14 +148,15 @@ def clock_lines(report: Report) -> list[str]:
     if group is None or group.measured is None:
         return []
     clocks, matched = group.measured.clocks, group.measured.matched
-    stage = stage_names(report)[STAGES[clocks.stage]]
+    named = stage_names(report)[STAGES[clocks.stage]]
+    stage = "" if STAGES[clocks.stage] == "unplaced" else f" of {named}"
     offsets = spread((clock.offset_ns for clock in clocks.clocks[1:]), time_text)
     drifts = [abs(clock.drift_ppm) for clock in clocks.clocks]
     drift = f", drift up to {max(drifts):.1f} ppm" if max(drifts) else ""
     lines = [
         f"{clean(group.assumption)}; {count_text(len(matched))} of {spread(matched.total)} "
         "collectives a rank",
-        f"clocks aligned by the ends of {count_text(clocks.used)} collectives of {stage}: offsets "
+        f"clocks aligned by the ends of {count_text(clocks.used)} collectives{stage}: offsets "
         f"against rank {matched.ranks[0]} {offsets}{drift}, residual "
         f"{time_text(clocks.residual_ns)} (95 % under {time_text(clocks.spread_ns)})",
     ]

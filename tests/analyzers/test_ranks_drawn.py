@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from specscope.analyzers import cycles, stages
 from specscope.analyzers import rank as ranks
 from specscope.analyzers.attribution import Attribution, attribute
 from specscope.analyzers.words import DRAFT, VERIFY
+from specscope.traces import schema
 from tests.analyzers.drawn_ranks import (
     RULES,
     Delay,
@@ -251,3 +253,43 @@ def test_ends_that_are_not_of_the_same_moments_are_refused() -> None:
     rank = replace(second.rank, ops=replace(ops, end=end))
     drawn.attributed[1] = replace(second, rank=rank)
     assert "cannot be aligned" in drawn.group().refused
+
+
+def test_too_few_collectives_are_refused_for_nothing_tells_clock_from_lateness() -> None:
+    drawn = draw(source(), [Distortion(), Distortion(400_000)])
+    kept = collectives_of(source())[[of[0] for of in places(VERIFY)[:3]]]
+    for row, one in enumerate(drawn.attributed):
+        activity = one.rank.activity.copy()
+        rows = collectives_of(one)
+        activity[rows[~np.isin(rows, kept)]] = 0
+        rank = replace(one.rank, activity=activity)
+        drawn.attributed[row] = attribute(rank, one.placed, one.cycles)
+    assert "3 collectives are too few" in drawn.group().refused
+
+
+def test_collectives_of_different_process_groups_are_never_matched() -> None:
+    drawn = draw(source(), [Distortion(), Distortion()])
+    for row, one in enumerate(drawn.attributed):
+        rows = [
+            {"op_id": int(op), "name": "allreduce", "group": "tp", "ranks": f"[{2 * row}]"}
+            for op in collectives_of(one)
+        ]
+        tables = replace(
+            one.rank.tables, collectives=pa.Table.from_pylist(rows, schema=schema.COLLECTIVES)
+        )
+        drawn.attributed[row] = replace(one, rank=replace(one.rank, tables=tables))
+    assert "different process groups" in drawn.group().refused
+
+
+def test_a_file_without_a_base_time_is_aligned_to_one_with_it() -> None:
+    drawn = draw(source(), [Distortion(), Distortion(250_000)])
+    second = drawn.attributed[1]
+    tables = second.rank.tables
+    base = tables.facts["clock_base_ns"]
+    tables = replace(tables, facts=tables.facts | {"clock_base_ns": None})
+    drawn.attributed[1] = replace(second, rank=replace(second.rank, tables=tables))
+    group = drawn.group()
+    assert group.measured is not None
+    times = group.measured.times
+    assert group.measured.clocks.clocks[1].offset_ns == pytest.approx(250_000 - base, abs=256)
+    assert np.abs(times.transfer - drawn.transfer).max() <= 256
