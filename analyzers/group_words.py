@@ -13,6 +13,8 @@ SMALL = 0.05
 OUTWEIGHS = 2.0
 # A rank with less of the lateness of a stage than this is not the late one.
 MOSTLY = 0.5
+# Where no rank waits this share of the cycle, nobody is named.
+WORTH_A_NAME = 0.01
 
 _WHY = {
     "previous": "its part of the collective before ends later, which is the wire's doing",
@@ -35,15 +37,16 @@ def sentence(rows: Sequence[RankStage]) -> str:
             waits[row.rank] = waits.get(row.rank, 0.0) + row.wait_share
     waiting = max(waits, key=lambda rank: waits[rank])
     wait = waits[waiting]
+    who = _who(rows) if wait >= WORTH_A_NAME else ""
     sent = f"transferring takes {percent(transfer)} of the cycle{_by_stage(over)}"
     kept = f"waiting for a late rank at most {percent(wait)} (rank {waiting})"
     if transfer < SMALL and wait < SMALL:
         return f"Neither is the wire slow nor a rank late: {sent}, {kept}."
     if transfer >= OUTWEIGHS * wait:
-        return f"The wire, not a late rank: {sent}, {kept}{_who(rows)}."
+        return f"The wire, not a late rank: {sent}, {kept}{who}."
     if wait >= OUTWEIGHS * transfer:
-        return f"A late rank, not the wire: {kept}, {sent}{_who(rows)}."
-    return f"Both the wire and a late rank: {sent}, {kept}{_who(rows)}."
+        return f"A late rank, not the wire: {kept}, {sent}{who}."
+    return f"Both the wire and a late rank: {sent}, {kept}{who}."
 
 
 def _by_stage(over: Sequence[RankStage]) -> str:
@@ -78,7 +81,7 @@ def _who(rows: Sequence[RankStage]) -> str:
     )
     if late is None or not late.late_share or (late.lateness_share or 0.0) < MOSTLY:
         return "; the ranks are late in turn"
-    why = f", because {_WHY[late.cause]}" if late.cause in _WHY else ""
+    why = f", mostly because {_WHY[late.cause]}" if late.cause in _WHY else ""
     return (
         f"; in {worst.replace('_', '-')} rank {late.rank} is late, by {_us(late.late_ns or 0.0)} a "
         f"cycle and last in {percent(late.late_share, 0)} of the collectives{why}"
