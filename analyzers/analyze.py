@@ -105,9 +105,9 @@ def _report(
     speculates = any(a.placed.placement.speculates for a in attributed)
     on_host = bool(attributed) and all(a.on_host for a in attributed)
     covered = tuple(coverage.measure(a, r) for a, r in zip(attributed, leading, strict=True))
-    # Where no graph launch has an op, a cycle seems idle while its graphs run: the length of the
-    # cycles means something, the parts of it do not.
-    blind = any(one.graphs_without_op for one in covered)
+    # Where work is not on record a cycle seems idle while it runs: the length of the cycles means
+    # something, the parts of it do not.
+    blind = any(one.blind for one in covered)
     counts = [counted(a, *lead) for a in attributed] if lead and not blind else []
     reference = cycle_ns(options.reference, run.context, batch)
     median_ns = (
@@ -177,7 +177,7 @@ def _report(
         clock=log_clock or ("host" if on_host else "gpu"),
         graphs=graphs,
         group=group,
-        tables=Tables(run, attributed, {**graph_tables, **group_tables}),
+        tables=Tables(run, prepared, attributed, {**graph_tables, **group_tables}),
     )
 
 

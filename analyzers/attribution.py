@@ -14,7 +14,7 @@ from specscope.analyzers.columns import Bool, Int, spread, worded
 from specscope.analyzers.cycles import Cycles
 from specscope.analyzers.evidence_log import accepted
 from specscope.analyzers.idle import blocking_stretches
-from specscope.analyzers.links import COPY, SYNC, graphs_without_op
+from specscope.analyzers.links import COPY, SYNC, graphs_without_op, kernels_missing
 from specscope.analyzers.partition import Segments, partition
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.stages import Placed
@@ -65,7 +65,7 @@ def attribute(rank: Rank, placed: Placed, cycles: Cycles) -> Attribution:
     blocking = blocking_stretches(ops, calls, calls.kind == SYNC, calls.kind == COPY)
     op_class = activities.CLASS_OF_CODE[rank.activity].astype(np.int32)
     segments = partition(ops, calls, op_class, rank.activity, cycles.borders, blocking)
-    if graphs_without_op(ops, calls):
+    if graphs_without_op(ops, calls) or kernels_missing(ops, calls):
         # What ran there is not on record: nobody knows what is idle, let alone why.
         idle = segments.state != WORK
         segments = replace(segments, what=np.where(idle, np.int16(UNKNOWN), segments.what))

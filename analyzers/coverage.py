@@ -14,10 +14,14 @@ from specscope.analyzers.links import (
     LAST,
     LAUNCHING,
     graphs_without_op,
+    kernels_missing,
 )
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.replays import Short, short_replays
 from specscope.analyzers.words import WORK
+
+# Launches without their work in the counted cycles, of all launches: above, nothing is called idle.
+MOST_LOST = 0.01
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,22 @@ class Coverage:
     placed_cycle_share: float | None  # of cycle time, idle included
     launches_without_op: int  # in the whole capture
     launches_without_op_counted: int  # inside the counted cycles
-    graphs_without_op: bool  # graph launches, and not one has an op
+    graphs_without_op: bool  # graph launches, and not one has a kernel
+    kernels_missing: bool  # kernel launches, and not one has a kernel
     short_replays: Short | None  # in the counted cycles
     ambiguous_ops: int  # their correlation is used by two processes
     devices: tuple[int, ...]  # that ran kernels
+
+    @property
+    def blind(self) -> bool:
+        """Is so much GPU work not on record that time seems idle in which it ran?"""
+        launches = max(self.launches, 1)
+        return (
+            self.graphs_without_op
+            or self.kernels_missing
+            or self.short_replays is not None
+            or self.launches_without_op_counted > MOST_LOST * launches
+        )
 
 
 def measure(one: Attribution, rows: Bool) -> Coverage:
@@ -68,6 +84,7 @@ def measure(one: Attribution, rows: Bool) -> Coverage:
         launches_without_op=len(lost),
         launches_without_op_counted=int((cycle_of_call[lost] >= 0).sum()),
         graphs_without_op=graphs_without_op(one.rank.ops, one.rank.calls),
+        kernels_missing=kernels_missing(one.rank.ops, one.rank.calls),
         short_replays=short_replays(one.rank, one.placed.stage_of_call, cycle_of_call),
         ambiguous_ops=ops.ambiguous,
         devices=tuple(np.unique(ops.device[ops.kind == KERNEL]).tolist()),

@@ -108,14 +108,25 @@ def link(table: pa.Table, calls: Calls) -> Ops:
 
 
 def graphs_without_op(ops: Ops, calls: Calls) -> bool:
-    """Are graphs launched, other ops on record, and not one op of a graph?
+    """Are graphs launched, other ops on record, and not one kernel (or span) of a graph?
 
-    Then the inside of graphs was not recorded, and time in which they ran looks idle.
+    Then the inside of graphs was not recorded, and time in which they ran looks idle. Copies may
+    be there all the same.
     """
-    graphs = np.flatnonzero(calls.kind == GRAPH_LAUNCH)
-    if len(graphs) == 0 or not len(ops.start):
+    return _without_kernel(ops, calls, GRAPH_LAUNCH)
+
+
+def kernels_missing(ops: Ops, calls: Calls) -> bool:
+    """Are kernels launched one by one, other ops on record, and not one kernel of such a launch?"""
+    return _without_kernel(ops, calls, LAUNCH)
+
+
+def _without_kernel(ops: Ops, calls: Calls, kind: int) -> bool:
+    launches = np.flatnonzero(calls.kind == kind)
+    if len(launches) == 0 or not len(ops.start):
         return False
-    return not np.isin(graphs, ops.call).any()
+    work = np.isin(ops.kind, (KERNEL, GRAPH))
+    return not np.isin(launches, ops.call[work]).any()
 
 
 def _first_start(start: Int, call: Int, n_calls: int) -> Int:

@@ -170,6 +170,8 @@ def _by_coverage(run: Run, coverage: Sequence[Coverage], on_host: bool) -> list[
                 f"{who}ranks cannot be told apart: devices {named} ran kernels in one file "
                 "without labels"
             )
+        if c.kernels_missing:
+            found.append(f"{who}{c.launches:,} launches and not one kernel on record")
         if c.graphs_without_op:
             found.append(
                 f"{who}{c.graph_launches} graph launches and no op of theirs: "

@@ -123,8 +123,8 @@ class Report:
 
     @property
     def blind(self) -> bool:
-        """Was the inside of graphs not recorded? Then nothing that looks idle is known to be."""
-        return any(one.graphs_without_op for one in self.coverage)
+        """Is GPU work missing in the trace? Then nothing that looks idle is known to be."""
+        return any(one.blind for one in self.coverage)
 
     def share(self, stage: str, rank: int | None = None) -> StageShare | None:
         """The row of one stage: of the run, or of one rank."""

@@ -11,6 +11,7 @@ from specscope.analyzers import attribution
 from specscope.analyzers.activities import ACTIVITIES
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import worded
+from specscope.analyzers.rank import Rank
 from specscope.analyzers.words import STAGES
 from specscope.traces import schema
 from specscope.traces.run import Run
@@ -28,17 +29,18 @@ class Tables(Mapping[str, pa.Table]):
         "segments": attribution.segments_table,
         "parts": lambda one: attribution.parts_table(one, attribution.sums(one)),
     }
-    _READ = ("ops", "calls", "ranges", "collectives", "tracks", "sources", "losses")
 
     def __init__(
         self,
         run: Run,
+        prepared: Sequence[Rank],
         attributed: Sequence[Attribution],
         more: Mapping[str, Callable[[], pa.Table]] | None = None,
     ) -> None:
         self._run = run
         logs = any(rank.cycle_log is not None for rank in run.ranks)
-        self._read = (*self._READ, "cycle_log") if logs else self._READ
+        self._read = (*schema.TABLES, "cycle_log") if logs else tuple(schema.TABLES)
+        self._prepared = {one.tables.rank: one for one in prepared}
         self._attributed = attributed
         self._more = dict(more or {})
         self._made: dict[str, pa.Table] = {}
@@ -69,22 +71,20 @@ class Tables(Mapping[str, pa.Table]):
             if table is None:
                 continue
             if name == "ops":
-                table = _placed_ops(table, placed.get(one.rank))
+                table = _placed_ops(table, self._prepared[one.rank], placed.get(one.rank))
             pieces.append(_with_rank(table, one.rank))
         return pa.concat_tables(pieces) if pieces else schema.empty(name)
 
 
-def _placed_ops(table: pa.Table, one: Attribution | None) -> pa.Table:
-    """The `ops` table with what is known of each op: its call, its stage, its activity."""
+def _placed_ops(table: pa.Table, rank: Rank, one: Attribution | None) -> pa.Table:
+    """The `ops` table with what is known of each op: its call, its activity, its stage."""
+    call = rank.ops.call
+    column = table.schema.get_field_index("call_id")
+    table = table.set_column(column, "call_id", pa.array(call, mask=call < 0))
     unknown = np.full(table.num_rows, -1, np.int8)
-    stage, activity = unknown, unknown
-    if one is not None:
-        call = one.rank.ops.call
-        column = table.schema.get_field_index("call_id")
-        table = table.set_column(column, "call_id", pa.array(call, mask=call < 0))
-        stage, activity = one.placed.stage_of_op, one.rank.activity
+    stage = unknown if one is None else one.placed.stage_of_op
     table = table.append_column("stage", worded(stage, STAGES))
-    return table.append_column("activity", worded(activity, ACTIVITIES))
+    return table.append_column("activity", worded(rank.activity, ACTIVITIES))
 
 
 def _with_rank(table: pa.Table, rank: int) -> pa.Table:

@@ -132,13 +132,11 @@ def unlinked(prepared: Sequence[Rank], coverage: Sequence[Coverage]) -> list[Not
     bare = sum(c.launches_without_op for c in coverage)
     launches = sum(c.launches for c in coverage)
     if bare and any(c.ops for c in coverage):
-        notes.append(
-            Note(
-                "launches_without_op",
-                f"{bare:,} of {launches:,} launch calls have no GPU op in the trace",
-                "the file ends early or the profiler lost them: capture again, fewer cycles",
-            )
-        )
+        mend = "the file ends early or the profiler lost them: capture again, fewer cycles"
+        if any(c.graphs_without_op for c in coverage):
+            mend = "graphs are among them: see why the verdict is withheld"
+        text = f"{bare:,} of {launches:,} launch calls have no GPU op in the trace"
+        notes.append(Note("launches_without_op", text, mend))
     return notes
 
 

@@ -217,8 +217,8 @@ def _cycle(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> 
     names = sections.stage_names(report)
     if report.blind:
         yield (
-            f'<p class="soft">{time_text(first.ns)} on rank {first.rank}. The inside of graphs '
-            "was not recorded: where nothing is drawn on a stream, a graph may have run.</p>"
+            f'<p class="soft">{time_text(first.ns)} on rank {first.rank}. GPU work is '
+            "missing in the trace: where nothing is drawn on a stream, something may have run.</p>"
         )
     else:
         yield (

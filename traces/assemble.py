@@ -114,6 +114,11 @@ def _refuse_windows_of_one_process(files: Sequence[FileTables]) -> None:
             base = tables.facts["clock_base_ns"] or 0
             start, end = base + known["first_ns"], base + known["last_ns"]
             for path, other_start, other_end in seen.get(pid, ()):
+                if (start, end) == (other_start, other_end) and path != file.path:
+                    raise UsageError(
+                        f"{printable(path, 200)} and {printable(file.path, 200)} are the same "
+                        "recording; give one of them"
+                    )
                 if max(start, other_start) >= min(end, other_end):
                     raise UsageError(
                         f"{printable(path, 200)} and {printable(file.path, 200)} are two windows "

@@ -19,6 +19,7 @@ from .sniff import HEAD_BYTES, check_head, printable, unpacked_head
 CAPTURE_SPREAD_NS: Final = 120 * 10**9
 # Files looked at in one folder.
 MAX_FILES: Final = 10_000
+_GIVE: Final = "give a folder with traces (*.trace.json.gz, *.nsys-rep, *.sqlite)"
 # Words of which the head of a trace holds at least one.
 _TRACE_WORDS: Final = (b'"traceEvents"', b'"schemaVersion"', b'"ph"')
 
@@ -314,7 +315,9 @@ def _nothing_found(folder: Path, listed: tuple[str, ...]) -> str:
             f"`specscope doctor` with that folder says what was attached"
         )
     if not listed:
-        return f"{what} (it is empty); give a folder with *.trace.json.gz files"
+        return f"{what} (it is empty); {_GIVE}"
     shown = "; ".join(printable(line, 120) for line in listed[:3])
     more = f"; and {len(listed) - 3} more" if len(listed) > 3 else ""
-    return f"{what} ({shown}{more}); give a folder with *.trace.json.gz files"
+    return (
+        f"{what} ({shown}{more}); give a folder with traces (*.trace.json.gz, *.nsys-rep, *.sqlite)"
+    )

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from . import nsys_content, nsys_facts, nsys_ranks, schema, sniff
+from . import masking, nsys_content, nsys_facts, nsys_ranks, schema, sniff
 from .errors import TraceFormatError
 from .events import ABSENT
 from .kineto_names import PROCESS_MARKS, RANGE_MARKS
@@ -27,6 +27,7 @@ from .nsys_names import META_EXPORT
 from .nsys_rows import (
     Named,
     pid_of,
+    plausible,
     process_of,
     read_calls,
     read_ranges,
@@ -164,7 +165,7 @@ def _one_rank(
 
 def _sound(table: Any, start: Ints, end: Ints, losses: list[dict[str, Any]], source: Source) -> Any:
     """The rows with a time that can be; the others are counted as lost."""
-    bad = (start == ABSENT) | (end == ABSENT) | (end < start)
+    bad = ~plausible(start, end)
     count = int(np.count_nonzero(bad))
     if not count:
         return table
@@ -189,14 +190,14 @@ def _tracks(
     name = Named(*strings.coded(found["nameId"]))
     threads = found["globalTid"]
     processes = [
-        (pid_of(process), None, title[:LABEL_LENGTH], "process_name")
+        (pid_of(process), None, masking.text(title)[:LABEL_LENGTH], "process_name")
         for process, title in titles.items()
     ]
     rows = zip(
         process_of(threads).tolist(), tid(threads).tolist(), name.codes.tolist(), strict=True
     )
     named = [
-        (pid_of(process), number, name.texts[code][:LABEL_LENGTH], "thread_name")
+        (pid_of(process), number, masking.text(name.texts[code])[:LABEL_LENGTH], "thread_name")
         for process, number, code in rows
         if code >= 0
     ]

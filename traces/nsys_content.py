@@ -12,7 +12,7 @@ from . import nsys_facts
 from .events import ABSENT
 from .nsys_facts import Recording
 from .nsys_ranks import Ranks
-from .nsys_rows import Calls, Marks, Ranges, Work, pid_of, take
+from .nsys_rows import Calls, Marks, Ranges, Work, pid_of, plausible, take
 from .nsys_store import Ints, Store
 
 _DOMAIN_ROWS = (75, 76)  # NVTX_EVENTS.eventType: a domain is made, or given up
@@ -74,6 +74,7 @@ def facts_of(store: Store, rows: Rows, recording: Recording, ranks: Ranks) -> di
             "has_calls": len(rows.calls.start) > 0,
             "has_ops": len(rows.work.start) > 0,
             "has_ranges": len(rows.ranges.start) > 0,
+            "has_strings": store.rows("StringIds") > 0,
             "has_nvtx_table": "NVTX_EVENTS" in store.tables(),
             "has_domains": len(rows.ranges.domain.texts) > 0 or _makes_domains(store),
             "has_payload_schemas": store.rows("NVTX_PAYLOAD_SCHEMAS") > 0,
@@ -89,19 +90,27 @@ def stop_ns(rows: Rows, recording: Recording) -> int:
 
 def first_ns(rows: Rows) -> int:
     """Start of the first event; 0 without any."""
-    starts = (rows.work.start, rows.calls.start, rows.ranges.start, rows.marks.time)
-    return min((int(column.min()) for column in _known(starts)), default=0)
+    return min((int(start.min()) for start, _ in _timed(rows)), default=0)
 
 
 def last_ns(rows: Rows) -> int:
     """End of the last event; 0 without any."""
-    ends = (rows.work.end, rows.calls.end, rows.ranges.end, rows.ranges.start, rows.marks.time)
-    return max((int(column.max()) for column in _known(ends)), default=0)
+    return max((int(end.max()) for _, end in _timed(rows)), default=0)
 
 
-def _known(columns: Iterable[Ints]) -> Iterable[Ints]:
-    there = (column[column != ABSENT] for column in columns)
-    return (column for column in there if len(column))
+def _timed(rows: Rows) -> Iterable[tuple[Ints, Ints]]:
+    """Starts and ends of the rows whose times can be; a range without an end has its start."""
+    ranges, marks = rows.ranges, rows.marks
+    ends = np.where(ranges.end == ABSENT, ranges.start, ranges.end)
+    for start, end in (
+        (rows.work.start, rows.work.end),
+        (rows.calls.start, rows.calls.end),
+        (ranges.start, ends),
+        (marks.time, marks.time),
+    ):
+        sound = plausible(start, end)
+        if sound.any():
+            yield start[sound], end[sound]
 
 
 def elsewhere(rows: Rows, ranks: Ranks) -> dict[str, int]:

@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import sqlite3
+import stat
 import tempfile
 import threading
 import time
@@ -151,6 +152,8 @@ def _program(report: Path, nsys: str | None) -> str:
     if is_raw(report):
         raise refusal_of_raw(report)
     try:
+        if not stat.S_ISREG(report.stat().st_mode):
+            raise refusal(report.name, "no regular file", "give the report itself")
         with report.open("rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
+from . import nsys_names as names
 from . import sniff
 from .errors import TraceFormatError
 from .events import ABSENT
@@ -33,7 +34,9 @@ class FolderStore:
         self._folder = folder
         self._ending = next(ending for ending in ENDINGS if any(folder.glob(f"*{ending}")))
         self.format = ENDINGS[self._ending]
-        self._files = {file.stem: file for file in sorted(folder.glob(f"*{self._ending}"))}
+        self._files = {
+            names.canonical(file.stem): file for file in sorted(folder.glob(f"*{self._ending}"))
+        }
         self._schemas: dict[str, pa.Schema] = {}
 
     def tables(self) -> frozenset[str]:

@@ -130,6 +130,14 @@ NCCL: Final = "NCCL"
 RANK_IN_PROCESS: Final = re.compile(r"(?:^|[_ :])TP(\d{1,4})(?!\d)")
 
 
+_WRITTEN: Final = {name.lower(): name for name in READ}
+
+
+def canonical(table: str) -> str:
+    """The name of a table as it is written here: SQLite does not tell upper from lower case."""
+    return _WRITTEN.get(table.lower(), table)
+
+
 def copy_name(kind: int, source: int, target: int) -> str:
     """`Memcpy HtoD (Pinned -> Device)`."""
     ends = " -> ".join(MEMORY_KINDS.get(memory, "Unknown") for memory in (source, target))

@@ -41,6 +41,9 @@ def notes_on(tables: RankTables) -> list[Note]:
         *_ranges(tables, known),
         *_payloads(known),
     ]
+    if not known["has_strings"] and (known["has_ops"] or known["has_calls"]):
+        text = "the table StringIds is missing: kernels and calls have no names, so none is linked"
+        notes.append(Note("no_strings", text, "export the whole report"))
     if known["trimmed"]:
         text = "the export holds a part of the recording only (it was cut by time)"
         mend = "launches before the cut are missing: export without --times, or cut by a margin"
@@ -109,7 +112,7 @@ def _bare(tables: RankTables, known: dict[str, Any]) -> list[Note]:
     plural = "es" if len(bare) > 1 else ""
     text = (
         f"{world - len(bare)} of {world} ranks have CUDA rows: process{plural} {named} wrote the "
-        "ranges or launches of a rank, and no GPU work of theirs is on record"
+        "ranges or launches of a rank, or is named like one, and no GPU work of theirs is on record"
     )
     return [Note("ranks_without_cuda", text, _SPAWN)]
 

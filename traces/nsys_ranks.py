@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from . import nsys_names as names
-from .kineto_names import call_kind
+from .kineto_names import PROCESS_MARKS, call_kind
 from .nsys_rows import Calls, Named, Ranges, Work, process_of
 from .nsys_store import Ints, Store
 
@@ -49,7 +49,8 @@ def find(
         on_gpu = _distinct(calls.process) or _distinct(ranges.process)
     if not on_gpu:
         return Ranks((0,), (None,), "one", ())
-    bare = sorted({*_alike(on_gpu, ranges), *_launching(calls)} - {*on_gpu})
+    alike = {*_alike(on_gpu, ranges), *_launching(calls), *_named_alike(on_gpu, titles)}
+    bare = sorted(alike - {*on_gpu})
     if len(on_gpu) == 1 and not bare:
         found = _by_ranges(ranges).get(on_gpu[0])
         number = found if found is not None else _in_title(titles.get(on_gpu[0], ""))
@@ -86,6 +87,17 @@ def _alike(on_gpu: Sequence[int], ranges: Ranges) -> list[int]:
         for one, own in texts.items()
         if one not in on_gpu and own and any(len(own & of) >= _ALIKE * len(of) for of in known)
     ]
+
+
+def _named_alike(on_gpu: Sequence[int], titles: Mapping[int, str]) -> list[int]:
+    """Workers of an engine by their name, which is that of a rank; numbers in it aside."""
+    ranks = {_numberless(titles.get(process, "")) for process in on_gpu}
+    ranks = {title for title in ranks if any(mark in title for mark, _ in PROCESS_MARKS)}
+    return [process for process, title in titles.items() if _numberless(title) in ranks]
+
+
+def _numberless(title: str) -> str:
+    return re.sub(r"\d+", "", title)
 
 
 def _launching(calls: Calls) -> list[int]:

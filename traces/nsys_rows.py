@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from . import masking
 from . import nsys_names as names
 from .events import ABSENT
 from .kineto_names import OP_KINDS
@@ -23,6 +24,9 @@ from .nsys_strings import NAME_LENGTH, Strings
 Bools = npt.NDArray[np.bool_]
 
 FORMS = ("push_pop", "start_end", "open")
+# Times beyond this are none: ns since 1970 until the year 2096, or since the session began.
+MOST_NS = 4 * 10**18
+LONGEST_NS = 86_400 * 10**9
 PUSH_POP, START_END, OPEN = range(len(FORMS))
 
 
@@ -107,6 +111,15 @@ def take(table: AnyRows, rows: Ints | Bools) -> AnyRows:
         for name, column in columns.items()
     }
     return type(table)(**taken)
+
+
+def plausible(start: Ints, end: Ints) -> Bools:
+    """Can a row have these times? An op, a call or a range of over a day is no measurement."""
+    known = (start != ABSENT) & (end != ABSENT)
+    far = (np.abs(start) > MOST_NS) | (np.abs(end) > MOST_NS)
+    length = np.where(far, 0, end) - np.where(far, 0, start)
+    sound: Bools = known & ~far & (length >= 0) & (length <= LONGEST_NS)
+    return sound
 
 
 def process_of(global_id: Ints) -> Ints:
@@ -198,7 +211,9 @@ def _ranges(found: Columns, rows: Ints, text: Named, domain: Named, strings: Str
         category=np.where(found["category"][rows] == 0, ABSENT, found["category"][rows]),
         payload_int=payload,
         payload_float=real,
-        payload_text=_texts(found, strings, "jsonText", "jsonTextId").take(rows),
+        payload_text=_renamed(
+            _texts(found, strings, "jsonText", "jsonTextId").take(rows), masking.text
+        ),
     )
 
 

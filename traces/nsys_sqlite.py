@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from . import nsys_names as names
 from . import sniff
 from .errors import TraceFormatError
 from .events import ABSENT
@@ -43,13 +44,17 @@ class SqliteStore:
         self._keys: dict[str, str] = {}
         self._roots: dict[str, int] = {}
         self._file = -1
-        for name, root, text in self._query(
+        self._keyless: set[str] = set()
+        for written, root, text in self._query(
             "SELECT name, rootpage, sql FROM sqlite_master WHERE type IN ('table', 'view')"
         ):
+            name = names.canonical(str(written))
             rows = self._query(f"PRAGMA table_xinfo({_quoted(name)})")
-            self._columns[str(name)] = tuple(str(row[1]) for row in rows if not row[6])
-            if root and _is_plain(rows, str(text)):
-                self._roots[str(name)] = int(root)
+            self._columns[name] = tuple(str(row[1]) for row in rows if not row[6])
+            if not root or "WITHOUT" in str(text).upper():  # a view; WITHOUT ROWID
+                self._keyless.add(name)
+            elif not any(row[5] or row[6] for row in rows):  # a primary key; generated
+                self._roots[name] = int(root)
         self._file = os.open(path, os.O_RDONLY)
 
     def tables(self) -> frozenset[str]:
@@ -122,7 +127,8 @@ class SqliteStore:
     ) -> Columns:
         here = self.columns(table)
         numbers = [name for name in ints if name in here]
-        rows, columns = self._numbers(table, numbers) if numbers else (self.rows(table), {})
+        read = self._one_by_one if table in self._keyless else self._numbers
+        rows, columns = read(table, numbers) if numbers else (self.rows(table), {})
         out = Columns(rows, {name: columns.get(name, absent(rows)) for name in ints})
         for name in texts:
             known = name in here and self._has_values(table, name)
@@ -163,18 +169,35 @@ class SqliteStore:
         text = f"SELECT 1 FROM {_quoted(table)} WHERE {_quoted(name)} IS NOT NULL LIMIT 1"
         return bool(self._query(text))
 
-    def _numbers(self, table: str, names: Sequence[str]) -> tuple[int, dict[str, Ints]]:
+    def _numbers(self, table: str, columns: Sequence[str]) -> tuple[int, dict[str, Ints]]:
         """Integer columns, slice by slice; those without any value are not looked at again."""
-        counts = ", ".join(f"count({_quoted(name)})" for name in names)
+        counts = ", ".join(f"count({_quoted(name)})" for name in columns)
         ((rows, *filled),) = self._query(f"SELECT count(*), {counts} FROM {_quoted(table)}")
         total = int(rows)
         # Whether there are NULLs, of each column with a value.
-        wanted = {name: count < total for name, count in zip(names, filled, strict=True) if count}
+        wanted = {name: count < total for name, count in zip(columns, filled, strict=True) if count}
         parts: dict[str, list[Ints]] = {name: [] for name in wanted}
-        for count, texts in self._slices(table, wanted):
-            for name, text in zip(wanted, texts, strict=True):
-                parts[name].append(self._parsed(table, name, text, count))
+        try:
+            for count, texts in self._slices(table, wanted):
+                for name, text in zip(wanted, texts, strict=True):
+                    parts[name].append(self._parsed(table, name, text, count))
+        except TraceFormatError:
+            for name in wanted:
+                self._check_type(table, name)
+            raise
         return total, {name: np.concatenate(pieces) for name, pieces in parts.items()}
+
+    def _one_by_one(self, table: str, columns: Sequence[str]) -> tuple[int, dict[str, Ints]]:
+        """The same for what has no number for its rows: a view, a table WITHOUT ROWID."""
+        for name in columns:
+            self._check_type(table, name)
+        rows = self._query(f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(table)}")
+        found = {name: absent(len(rows)) for name in columns}
+        for place, name in enumerate(columns):
+            for row, values in enumerate(rows):
+                if values[place] is not None:
+                    found[name][row] = values[place]
+        return len(rows), found
 
     def _slices(self, table: str, columns: dict[str, bool]) -> Iterator[tuple[int, list[str]]]:
         """(rows, the values of each column with commas between), in order of the row's id."""
@@ -210,27 +233,34 @@ class SqliteStore:
             self._keys[table] = free[0] if free else "rowid"
         return self._keys[table]
 
+    def _in_order(self, table: str) -> str:
+        return "" if table in self._keyless else f" ORDER BY {self._key(table)}"
+
     def _parsed(self, table: str, name: str, text: str, count: int) -> Ints:
         try:
             values = np.fromstring(text, np.int64, sep=",")
         except (ValueError, DeprecationWarning):  # text behind the last number
             values = np.empty(0, np.int64)
         if len(values) != count:
-            raise self._other_type(table, name)
+            self._check_type(table, name)
+            raise self._damaged(sqlite3.DatabaseError(f"{table}.{name} cannot be read"))
         return values
 
-    def _other_type(self, table: str, name: str) -> TraceFormatError:
+    def _check_type(self, table: str, name: str) -> None:
+        """Raises TraceFormatError where a column holds something else than integers."""
         column = _quoted(name)
         found = self._query(
             f"SELECT typeof({column}), count(*) FROM {_quoted(table)} "
             f"WHERE typeof({column}) NOT IN ('integer', 'null') GROUP BY 1"
         )
-        kinds = ", ".join(f"{count} x {kind}" for kind, count in found) or "something else"
+        if not found:
+            return
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in found)
         what = f"no sound Nsight Systems export: {table}.{name} holds {kinds} where integers belong"
-        return sniff.refusal(self._path.name, what, _AGAIN)
+        raise sniff.refusal(self._path.name, what, _AGAIN)
 
     def _texts(self, table: str, name: str) -> list[str | None]:
-        text = f"SELECT {_quoted(name)} FROM {_quoted(table)} ORDER BY {self._key(table)}"
+        text = f"SELECT {_quoted(name)} FROM {_quoted(table)}{self._in_order(table)}"
         connection = self._connection()
         try:
             rows = connection.execute(text).fetchall()
@@ -243,19 +273,15 @@ class SqliteStore:
                 for (value,) in rows]  # fmt: skip
 
     def _reals(self, table: str, name: str) -> list[float | None]:
-        key = self._key(table)
-        rows = self._query(f"SELECT {_quoted(name)} FROM {_quoted(table)} ORDER BY {key}")
+        text = f"SELECT {_quoted(name)} FROM {_quoted(table)}{self._in_order(table)}"
+        rows = self._query(text)
         return [float(value) if isinstance(value, int | float) else None for (value,) in rows]
 
     def _damaged(self, error: Exception) -> TraceFormatError:
-        reason = sniff.printable(str(error), 120)
+        # An error about bytes that are no text quotes them.
+        quotes = "decode" in str(error).lower()
+        reason = "bytes that are no text" if quotes else sniff.printable(str(error), 120)
         return sniff.refusal(self._path.name, f"a damaged SQLite database ({reason})", _AGAIN)
-
-
-def _is_plain(columns: Sequence[tuple[Any, ...]], text: str) -> bool:
-    """Are the rows of a table stored as they are declared, keyed by a hidden number?"""
-    hidden = any(column[5] or column[6] for column in columns)  # a primary key; generated
-    return not hidden and "WITHOUT" not in text.upper()
 
 
 def check_whole(path: Path) -> None:

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from . import nsys, nsys_facts
+from . import nsys_names as names
 from .errors import SpecscopeError
 from .nsys_folder import is_export
+from .nsys_rows import plausible
+from .nsys_store import Store
 from .run import Note
 from .sniff import printable
 
@@ -43,11 +46,27 @@ def window_of(path: Path) -> Window:
     store = nsys.open_export(path)
     try:
         known = nsys_facts.read_recording(store)
+        base, start, stop = known.clock_base_ns, known.start_ns, known.stop_ns
+        if start is None or stop is None:  # taken out, or never written: the events tell
+            start, stop = _of_events(store)
     finally:
         store.close()
-    if known.clock_base_ns is None or known.start_ns is None or known.stop_ns is None:
-        return Window(known.clock_base_ns, None)
-    return Window(known.clock_base_ns + known.start_ns, known.clock_base_ns + known.stop_ns)
+    if base is None or start is None or stop is None:
+        return Window(base, None)
+    return Window(base + start, base + stop)
+
+
+def _of_events(store: Store) -> tuple[int | None, int | None]:
+    """First start and last end of what is recorded."""
+    spans = []
+    for table in (names.KERNELS, names.COPIES, names.CALLS, names.RANGES):
+        found = store.read(table, ("start", "end"))
+        sound = plausible(found["start"], found["end"])
+        if sound.any():
+            spans.append((int(found["start"][sound].min()), int(found["end"][sound].max())))
+    if not spans:
+        return None, None
+    return min(start for start, _ in spans), max(stop for _, stop in spans)
 
 
 def form_of(path: Path) -> str | None:

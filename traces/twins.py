@@ -85,12 +85,15 @@ def without_twins(files: Sequence[FileTables]) -> tuple[list[FileTables], list[N
             f"{counts}: not one run; give the trace or the recording of Nsight Systems"
         )
     text = (
-        f"the same run, recorded by both profilers: {counts}; they begin "
-        f"{found.median_ns / 1e3:+.1f} us later here in the median "
-        f"({found.low_ns / 1e3:+.1f} to {found.high_ns / 1e3:+.1f} us)"
+        f"the same run, recorded by both profilers: {counts}; in the median they begin "
+        f"{_apart(found.median_ns)} here ({_apart(found.low_ns)} to {_apart(found.high_ns)})"
     )
     mend = "the torch profiler's is analysed; give the other alone to analyse that"
     return ours, [Note("both_profilers", text, mend)]
+
+
+def _apart(ns: int) -> str:
+    return f"{abs(ns) / 1e3:,.1f} us {'earlier' if ns < 0 else 'later'}"
 
 
 def _in_order(starts: Ints, other: Ints) -> Ints:

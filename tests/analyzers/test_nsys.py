@@ -155,6 +155,46 @@ def test_graphs_that_were_not_recorded_are_no_idle_time_but_a_refusal() -> None:
     assert [row.count for row in found.cycles] == [4, 4]
 
 
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [
+        (
+            "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE coalesce(graphNodeId, 0) != 0",
+            "graph launches and no op of theirs",
+        ),
+        ("DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL", "launches and not one kernel on record"),
+        (
+            "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE rowid % 5 = 0",
+            "launches inside the counted cycles have no GPU row",
+        ),
+        (
+            "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE coalesce(graphNodeId, 0) != 0 "
+            "AND rowid % 50 = 0",
+            "GPU rows are missing",
+        ),
+    ],
+    ids=["of graphs, copies left", "all of them", "every fifth", "some of graphs"],
+)
+def test_lost_kernels_are_no_idle_time(lost: str, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "lost.sqlite"
+    path.write_bytes(shared_path("traces", *OWN, "node.sqlite").read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.execute(lost)
+    connection.close()
+    found = specscope.analyze(specscope.load(path, cache=False))
+    assert any(reason in text for text in found.verdict.refused)
+    assert found.shares == ()
+    assert found.idle == ()
+
+
+def test_ops_have_their_launch_in_the_tables_where_no_stage_is_found() -> None:
+    found = report("nsight", "torchrun_2gpu_nccl_s3.25.0.sqlite")
+    ops = found.tables["ops"].to_pylist()
+    kernels = [row for row in ops if row["kind"] == "kernel"]
+    assert sum(row["call_id"] is not None for row in kernels) == 3_986
+    assert sum(row["activity"] == "collective" for row in kernels) == 66
+
+
 def test_no_ranges_is_said_and_kernels_are_still_counted() -> None:
     found = specscope.analyze(
         specscope.load(shared_path("cases", "q04_nsys_no_nvtx.sqlite"), cache=False)

@@ -518,6 +518,83 @@ def test_a_database_that_another_program_has_locked_is_read(tmp_path: Path) -> N
     assert one.ops.num_rows == 1
 
 
+@pytest.mark.parametrize("table", ["NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL", "StringIds"])
+@pytest.mark.parametrize("how", ["view", "without rowid", "lower case"])
+def test_a_table_may_be_something_like_one(tmp_path: Path, table: str, how: str) -> None:
+    tables = {**LAUNCH, "NVTX_EVENTS": [nvtx(1, 2, "x", doubleValue=0.5)]}
+    (wanted,) = read(write(tmp_path / "x.sqlite", tables))
+    path = write(tmp_path / "y.sqlite", tables)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"ALTER TABLE {table} RENAME TO other")
+        if how == "view":
+            connection.execute(f"CREATE VIEW {table} AS SELECT * FROM other")
+        elif how == "lower case":
+            connection.execute(f"ALTER TABLE other RENAME TO {table.lower()}")
+        else:
+            columns = [row[1] for row in connection.execute("PRAGMA table_info(other)")]
+            named = ", ".join(f'"{column}"' for column in columns)
+            connection.execute(
+                f'CREATE TABLE {table} ({named}, PRIMARY KEY ("{columns[0]}")) WITHOUT ROWID'
+            )
+            connection.execute(f"INSERT INTO {table} SELECT * FROM other")
+    connection.close()
+    (found,) = read(path)
+    for name in ("ops", "calls", "ranges", "range_args"):
+        assert getattr(found, name).to_pylist() == getattr(wanted, name).to_pylist()
+
+
+@pytest.mark.parametrize("end", [(1 << 63) - 1, 1 << 62, 120 + 90_000 * 10**9])
+def test_an_impossible_time_takes_over_nothing(tmp_path: Path, end: int) -> None:
+    kernels = [kernel(120, 150, 1, 2), kernel(130, end, 1, 2)]
+    tables = {**LAUNCH, "CUPTI_ACTIVITY_KIND_KERNEL": kernels, "NVTX_EVENTS": [nvtx(1, end, "x")]}
+    run = specscope.load(write(tmp_path / "x.sqlite", tables), cache=False)
+    (one,) = run.ranks
+    assert one.ops["end_ns"].to_pylist() == [150]
+    assert sum(one.losses["count"].to_pylist()) == 2
+    assert one.facts["nsys"]["last_ns"] == 150
+    assert not any(note.code == "rank_ends_early" for note in run.notes)
+
+
+def test_a_worker_of_the_engine_without_any_row_is_a_missing_rank(tmp_path: Path) -> None:
+    named = [
+        {"globalPid": pid(p), "pid": p, "name": title}
+        for p, title in ((3000, "sglang::schedul"), (4000, "sglang::schedul"), (5000, "python3"))
+    ]
+    path = write(tmp_path / "x.sqlite", {**LAUNCH, "PROCESSES": named})
+    run = specscope.load(path, cache=False)
+    (note,) = [note for note in run.notes if note.code == "ranks_without_cuda"]
+    assert note.text.startswith("1 of 2 ranks have CUDA rows: process 4000")
+
+
+def test_exports_that_do_not_say_when_they_were_made_overlap_by_their_events(
+    tmp_path: Path,
+) -> None:
+    for rank, path in enumerate(one_rank_each(tmp_path)):
+        with sqlite3.connect(path) as connection:
+            connection.execute("DELETE FROM ANALYSIS_DETAILS")
+        connection.close()
+        assert path.name == f"run_{rank}.sqlite"
+    assert len(specscope.load(tmp_path, cache=False).ranks) == 2
+
+
+def test_one_recording_in_two_forms_is_refused_as_two_ranks(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.sqlite", LAUNCH)
+    copy = tmp_path / "y.sqlite"
+    copy.write_bytes(path.read_bytes())
+    with pytest.raises(UsageError, match="are the same recording; give one of them"):
+        specscope.load([path, copy], cache=False)
+
+
+def test_a_blob_among_integers_is_named_and_not_printed(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.sqlite", LAUNCH)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = x'ff00ff736563726574'")
+    connection.close()
+    with pytest.raises(TraceFormatError, match="holds 1 x blob where integers belong") as refused:
+        read(path)
+    assert "secret" not in str(refused.value)
+
+
 def test_an_empty_export_is_one_rank_without_work(tmp_path: Path) -> None:
     path = write(tmp_path / "x.sqlite", {"StringIds": [], "META_DATA_EXPORT": []})
     run = specscope.load(path, cache=False)

@@ -269,7 +269,7 @@ def test_both_recordings_of_one_run_are_compared_and_one_is_analysed() -> None:
         assert [one.facts["reader"] in ("native", "pure") for one in run.ranks] == [True]
         (note,) = [note for note in run.notes if note.code == "both_profilers"]
         assert "264 of 264 annotations are NVTX ranges of" in note.text
-        assert "-13.0 us later here in the median" in note.text
+        assert "in the median they begin 13.0 us earlier here" in note.text
 
 
 def test_recordings_of_different_runs_are_refused_together() -> None:
