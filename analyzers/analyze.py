@@ -36,6 +36,7 @@ from specscope.traces.run import Note, RankTables, Run
 
 if TYPE_CHECKING:
     from specscope.analyzers.graph_rows import Graphs
+    from specscope.analyzers.group_rows import Group
     from specscope.traces.graph_capture import CaptureTrace
 
 
@@ -139,6 +140,7 @@ def _report(
     if decision.recapture and any("nsys" in one.facts for one in run.ranks):
         decision = replace(decision, recapture=recapture.NSYS)
     graphs, graph_tables, graph_notes = _graphs(options, prepared, attributed, leading)
+    group, group_tables, group_notes = _group(run, options, prepared, attributed, lead)
     cycle_rows = tuple(rows.cycle_rows(attributed, lead))
     found = [
         *run.notes,
@@ -154,6 +156,7 @@ def _report(
         *warnings.ranks_apart(shares),
         *warnings.one_rank(run, attributed),
         *warnings.log_shortened(run),
+        *group_notes,
         *graph_notes,
     ]
     return Report(
@@ -173,8 +176,27 @@ def _report(
         on_host=on_host,
         clock=log_clock or ("host" if on_host else "gpu"),
         graphs=graphs,
-        tables=Tables(run, prepared, attributed, graph_tables),
+        group=group,
+        tables=Tables(run, prepared, attributed, {**graph_tables, **group_tables}),
     )
+
+
+def _group(
+    run: Run,
+    options: Options,
+    prepared: list[ranks.Rank],
+    attributed: list[Attribution],
+    lead: tuple[str, int | None] | None,
+) -> tuple[Group | None, dict[str, Callable[[], pa.Table]], list[Note]]:
+    """The ranks together, their tables, and what is to be said of them."""
+    if len(prepared) < 2:
+        return None, {}, []
+    # One rank needs none of this.
+    from specscope.analyzers import group_tables, group_view
+
+    rules = options.rules or activities.load_rules()
+    group = group_view.together(run, prepared, attributed, lead, rules)
+    return group, group_tables.of(group, attributed), group_view.notes(group)
 
 
 def _graphs(

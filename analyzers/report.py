@@ -18,6 +18,7 @@ from specscope.traces.run import Note, Run
 
 if TYPE_CHECKING:
     from specscope.analyzers.graph_rows import Graphs
+    from specscope.analyzers.group_rows import Group
 
 SCHEMA_VERSION = 1
 
@@ -117,6 +118,7 @@ class Report:
     on_host: bool
     clock: str = "gpu"  # `host`: a run on the CPU or a log without events; `cuda_events`: a log
     graphs: Graphs | None = None  # the inside of graph launches, where capture traces were given
+    group: Group | None = None  # the ranks together: waiting told from transferring
     tables: Mapping[str, pa.Table] = field(repr=False, default_factory=dict)
 
     @property

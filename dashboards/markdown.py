@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, sections
+from specscope.dashboards import graph_sections, rank_sections, sections
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.safe_text import clean, clean_lines
 
@@ -53,6 +53,7 @@ def _head(report: Report) -> Iterator[str]:
     if stages is not None:
         yield from _table(stages)
     yield from (escape(line) for line in sections.below_the_stages(report))
+    yield from (escape(f"All ranks: {line}") for line in rank_sections.group_lines(report))
     if sections.notes(report):
         notes = (f"{n.text} (mend: {n.mend})" if n.mend else n.text for n in sections.notes(report))
         yield "Warnings:"
@@ -65,6 +66,7 @@ def _details(report: Report) -> Iterator[str]:
     every_rank = max(len(sections.rank_numbers(report)), 1)
     grids = [
         *sections.rank_grids(report, every_rank),
+        *rank_sections.group_grids(report),
         sections.activity_grid(report, _MOST_ACTIVITIES),
         *graph_sections.graph_grids(report),
         sections.idle_grid(report),
@@ -76,6 +78,7 @@ def _details(report: Report) -> Iterator[str]:
     yield _bullets(
         [
             *sections.coverage_lines(report),
+            *rank_sections.clock_lines(report),
             *graph_sections.graph_lines(report),
             *sections.loss_lines(report),
         ]

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, sections
+from specscope.dashboards import graph_sections, rank_sections, sections
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.layout import BOLD, DIM, fitting, grid_lines, grid_width, hanging, packed
 from specscope.dashboards.palette import stage_colour
@@ -49,6 +49,37 @@ def print_report(report: Report, console: Console) -> None:
             console.print(line, soft_wrap=True)
 
 
+def group_sentence(report: Report) -> str:
+    """What all ranks show together, in one line."""
+    return " ".join(rank_sections.group_lines(report))
+
+
+def print_group(report: Report, console: Console) -> None:
+    """Print what all ranks show together: the answer, every rank, the path, the clocks."""
+    colours = console.color_system is not None and not console.no_color
+    group = report.group
+    if group is None:
+        return
+    blocks = [
+        [
+            line
+            for text in rank_sections.group_lines(report)
+            for line in hanging(Text(text, BOLD), console, indent=0)
+        ]
+    ]
+    grids = [rank_sections.wait_grid(report, group), *rank_sections.path_grids(report, group, 12)]
+    blocks += [grid_lines(grid, console, colours=colours) for grid in grids]
+    notes = [note for note in report.warnings if note.code in rank_sections.NOTES]
+    lines = [line for note in notes for line in hanging(clean(note.text), console, first="!")]
+    for text in rank_sections.clock_lines(report):
+        lines += hanging(text, console, indent=0)
+    for number, block in enumerate([*blocks, lines]):
+        if number:
+            console.print()
+        for line in block:
+            console.print(line, soft_wrap=True)
+
+
 def plain_report(report: Report, width: int = PIPE_COLUMNS) -> str:
     """The report as a pipe gets it."""
     file = io.StringIO()
@@ -68,6 +99,8 @@ def _blocks(report: Report, console: Console, colours: bool) -> Iterator[list[Te
         for text in sections.below_the_stages(report):
             lines += hanging(text, console, indent=0)
         yield lines
+    for text in rank_sections.group_lines(report):
+        yield [Text("All ranks together", BOLD), *hanging(text, console, indent=0)]
     for grid in _grids(report, console.width):
         yield grid_lines(grid, console, colours=colours)
     if sections.notes(report):
@@ -89,6 +122,7 @@ def _grids(report: Report, width: int) -> Iterator[Grid]:
         2,
     )
     yield from sections.rank_grids(report, in_a_row)
+    yield from rank_sections.group_grids(report)
     activities = fitting(lambda most: sections.activity_grid(report, most), (4, 3, 2), width)
     if activities is not None:
         yield activities
@@ -187,7 +221,11 @@ def _warnings(report: Report, console: Console) -> list[Text]:
 def _evidence(report: Report, console: Console) -> list[Text]:
     """What the figures stand on: coverage, losses, files."""
     lines = [Text("What this stands on", BOLD)]
-    for text in [*sections.coverage_lines(report), *graph_sections.graph_lines(report)]:
+    for text in [
+        *sections.coverage_lines(report),
+        *rank_sections.clock_lines(report),
+        *graph_sections.graph_lines(report),
+    ]:
         lines += hanging(text, console, indent=0)
     for text in sections.loss_lines(report):
         lines += hanging(text, console, first="  -", indent=4)

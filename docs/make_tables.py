@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from specscope.traces.schema import CYCLE_LOG, DERIVED, GRAPHS, SCHEMA_VERSION, TABLES
+from specscope.traces.schema import CYCLE_LOG, DERIVED, GRAPHS, GROUP, SCHEMA_VERSION, TABLES
 
 HEAD = f"""# Tables
 
@@ -17,7 +17,9 @@ come from the trace and may hold anything: treat them as hostile text.
 
 `cycle_log` is there when a [cycle log](cycle_log.md) was read; then `ops`, `calls` and `ranges`
 are empty. `captured_graphs` and `graph_nodes` are there when capture traces were given
-([graphs.md](graphs.md)).
+([graphs.md](graphs.md)). `rank_clocks`, `rank_stages`, `matched_collectives` and `critical_path`
+are there when the collectives of several ranks matched ([ranks.md](ranks.md)); their times are on
+the clock of the first rank's file.
 
 `rank` is added to the tables that are read from a file; `stage` and `activity` (words) to `ops`.
 """
@@ -34,7 +36,7 @@ def rows(name: str, schema: pa.Schema) -> str:
     return "\n".join(lines) + "\n"
 
 
-_ALL = {**TABLES, **DERIVED, "cycle_log": CYCLE_LOG, **GRAPHS}
+_ALL = {**TABLES, **DERIVED, "cycle_log": CYCLE_LOG, **GRAPHS, **GROUP}
 
 
 def main() -> str:

@@ -13,6 +13,7 @@ import click
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
 from specscope.convert_cli import convert_command
+from specscope.ranks_cli import ranks_command
 from specscope.record_cli import record_command
 from specscope.scrub_cli import scrub_command
 from specscope.sweep_cli import sweep_command
@@ -351,6 +352,7 @@ def _group(context: click.Context) -> None:
 
     \b
     specscope analyze traces/     (or just: analyze traces/)
+    specscope ranks traces/       is the wire slow, or is a rank late?
     specscope capture --url http://localhost:30000
     specscope record -- vllm serve ...
     """
@@ -360,6 +362,7 @@ def _group(context: click.Context) -> None:
 
 
 _group.add_command(analyze_command)
+_group.add_command(ranks_command)
 _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)

@@ -244,10 +244,78 @@ GRAPH_NODES = _schema(
     ("inner_operator", NAME, "operator that made the launch call; empty: none on record"),
 )
 
+# All ranks on one clock, where the collectives of several matched (docs/ranks.md). Their times are
+# on the first rank's clock.
+
+RANK_CLOCKS = _schema(
+    ("rank", pa.int32(), "rank"),
+    ("offset_ns", pa.float64(), "its clock less the first rank's, base times taken in"),
+    ("drift_ppm", pa.float64(), "change of that; 0 where none is beyond doubt"),
+    ("residual_ns", pa.float64(), "median of what offset and drift leave"),
+    ("spread_ns", pa.float64(), "95 % of the residuals are smaller"),
+)
+
+MATCHED_COLLECTIVES = _schema(
+    ("rank", pa.int32(), "rank"),
+    ("collective", pa.int64(), "number of the collective, the same on all ranks, from 0"),
+    ("op_id", pa.int64(), "op, see ops"),
+    ("cycle?", pa.int64(), "cycle of the rank, null outside whole cycles"),
+    ("stage", WORD, "stage it belongs to"),
+    ("kind", NAME, "family of the kernel, such as nccl.allreduce"),
+    ("fused", pa.bool_(), "fused with norm: transfer_ns holds the norm too"),
+    ("group?", NAME, "process group, where recorded"),
+    ("sequence?", pa.int64(), "sequence number in the group, where recorded"),
+    ("bytes?", pa.int64(), "bytes in, where recorded"),
+    ("arrival_ns", pa.int64(), "not before its start, nor before the end of the op before it"),
+    ("end_ns", pa.int64(), "end of the kernel"),
+    ("wait_ns", pa.int64(), "arrival of the last rank less its own"),
+    ("transfer_ns", pa.int64(), "its end less the arrival of the last rank"),
+    ("late_rank?", pa.int32(), "rank that arrived last, null: all together, as far as clocks say"),
+    ("late_ns?", pa.int64(), "its arrival less the median of the others"),
+    ("cause?", WORD, "previous, compute, copy, host, device, unknown: what made it late"),
+    ("cause_ns?", pa.int64(), "how much longer that took than on the others"),
+    ("call_id?", pa.int64(), "its launch call, see calls"),
+    ("before_op_id?", pa.int64(), "op that started before it on its stream, see ops"),
+)
+
+RANK_STAGES = _schema(
+    ("rank?", pa.int32(), "rank; null: the median over the ranks"),
+    ("stage", WORD, "stage; verify holds accept"),
+    ("calls", pa.float64(), "collectives a cycle"),
+    ("wait_ns", pa.float64(), "wait a cycle, median over the counted cycles"),
+    ("transfer_ns", pa.float64(), "transfer a cycle"),
+    ("wait_share", pa.float64(), "of the cycle"),
+    ("transfer_share", pa.float64(), "of the cycle"),
+    ("late_share?", pa.float64(), "of the collectives, those in which it arrived last"),
+    ("late_ns?", pa.float64(), "lateness a cycle: its arrivals less the others' median, summed"),
+    ("lateness_share?", pa.float64(), "of the lateness of all ranks"),
+    ("cause?", WORD, "of most of its lateness"),
+    ("cause_share?", pa.float64(), "of its lateness that this explains"),
+    ("end_skew_ns?", pa.float64(), "median of its end less the mean of all ranks' ends"),
+)
+
+CRITICAL_PATH = _schema(
+    ("cycle", pa.int64(), "cycle, by the first rank's numbers"),
+    ("rank", pa.int32(), "rank that the path runs on"),
+    ("start_ns", pa.int64(), "start"),
+    ("end_ns", pa.int64(), "end: pieces of a cycle lie side by side"),
+    ("stage", WORD, "owner"),
+    ("state", WORD, "work, idle"),
+    ("what", WORD, "activity of work, transfer, cause of idle"),
+)
+
 DERIVED = {"stages": STAGES, "cycles": CYCLES, "segments": SEGMENTS, "parts": PARTS}
 
 # There only when capture traces were given.
 GRAPHS = {"captured_graphs": CAPTURED_GRAPHS, "graph_nodes": GRAPH_NODES}
+
+# There only when the collectives of several ranks matched.
+GROUP = {
+    "rank_clocks": RANK_CLOCKS,
+    "rank_stages": RANK_STAGES,
+    "matched_collectives": MATCHED_COLLECTIVES,
+    "critical_path": CRITICAL_PATH,
+}
 
 
 def empty(name: str) -> pa.Table:

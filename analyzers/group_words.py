@@ -1,0 +1,92 @@
+"""The answer in one sentence: is the wire slow, or is a rank late?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specscope.analyzers.group_rows import RankStage
+from specscope.analyzers.words import percent
+
+# Under this share of the cycle neither is worth a word.
+SMALL = 0.05
+# One outweighs the other from this ratio on.
+OUTWEIGHS = 2.0
+# A rank with less of the lateness of a stage than this is not the late one.
+MOSTLY = 0.5
+# Where no rank waits this share of the cycle, nobody is named.
+WORTH_A_NAME = 0.01
+
+_WHY = {
+    "previous": "its part of the collective before ends later, which is the wire's doing",
+    "compute": "its compute takes longer",
+    "copy": "its copies take longer",
+    "host": "its host comes late with the launch",
+    "device": "its GPU idles longer between launched ops",
+}
+
+
+def sentence(rows: Sequence[RankStage]) -> str:
+    """What the collectives cost: transferring and waiting, each as a share of the cycle."""
+    over = [row for row in rows if row.rank is None]
+    if not over:
+        return ""
+    transfer = sum(row.transfer_share for row in over)
+    waits: dict[int, float] = {}
+    for row in rows:
+        if row.rank is not None:
+            waits[row.rank] = waits.get(row.rank, 0.0) + row.wait_share
+    waiting = max(waits, key=lambda rank: waits[rank])
+    wait = waits[waiting]
+    who = _who(rows) if wait >= WORTH_A_NAME else ""
+    sent = f"transferring takes {percent(transfer)} of the cycle{_by_stage(over)}"
+    kept = f"waiting for a late rank at most {percent(wait)} (rank {waiting})"
+    if transfer < SMALL and wait < SMALL:
+        return f"Neither is the wire slow nor a rank late: {sent}, {kept}."
+    if transfer >= OUTWEIGHS * wait:
+        return f"The wire, not a late rank: {sent}, {kept}{who}."
+    if wait >= OUTWEIGHS * transfer:
+        return f"A late rank, not the wire: {kept}, {sent}{who}."
+    return f"Both the wire and a late rank: {sent}, {kept}{who}."
+
+
+def _by_stage(over: Sequence[RankStage]) -> str:
+    """The share inside each stage, the largest first."""
+    ordered = sorted(over, key=lambda row: -row.transfer_share)
+    named = [f"{share_words(row.transfer_share)} inside {_stage(row.stage)}" for row in ordered]
+    return f" ({', '.join(named)})" if len(named) > 1 else ""
+
+
+def share_words(share: float) -> str:
+    """A share, `under 1 %` where it is."""
+    return "under 1 %" if share < 0.01 else percent(share, 0)
+
+
+def _stage(stage: str) -> str:
+    return "the " + stage.replace("_", "-") if stage in ("draft", "draft_extend") else stage
+
+
+def _who(rows: Sequence[RankStage]) -> str:
+    """The rank that is late most, in the stage where the others wait longest."""
+    per_rank = [row for row in rows if row.rank is not None]
+    stages = {row.stage for row in per_rank}
+    worst = max(
+        stages,
+        key=lambda stage: sum(r.wait_share for r in per_rank if r.stage == stage),
+        default="",
+    )
+    late = max(
+        (row for row in per_rank if row.stage == worst),
+        key=lambda row: row.lateness_share or 0.0,
+        default=None,
+    )
+    if late is None or not late.late_share or (late.lateness_share or 0.0) < MOSTLY:
+        return "; the ranks are late in turn"
+    why = f", mostly because {_WHY[late.cause]}" if late.cause in _WHY else ""
+    return (
+        f"; in {worst.replace('_', '-')} rank {late.rank} is late, by {_us(late.late_ns or 0.0)} a "
+        f"cycle and last in {percent(late.late_share, 0)} of the collectives{why}"
+    )
+
+
+def _us(ns: float) -> str:
+    return f"{ns / 1e3:,.0f} us" if ns >= 10_000 else f"{ns / 1e3:.1f} us"

@@ -1,0 +1,107 @@
+"""The key `group` of the JSON report: what all ranks show together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from specscope.analyzers.report import Report
+from specscope.analyzers.words import STAGES
+from specscope.dashboards.json_values import figure, ns, share, text
+
+if TYPE_CHECKING:
+    from specscope.analyzers.group_rows import Group, PathRow, RankStage
+
+Json = dict[str, Any]
+
+
+def group_json(report: Report) -> Json | None:
+    """The key, or None where there is one rank, or no collectives."""
+    group = report.group
+    if group is None:
+        return None
+    first = group.first_cycle
+    return {
+        "ranks": list(group.ranks),
+        "refused": text(group.refused) or None,
+        "sentence": text(group.sentence) or None,
+        "assumption": text(group.assumption) or None,
+        "cycles": list(group.cycles),
+        "first_cycle": None
+        if first is None
+        else {
+            "cycle": first.cycle,
+            "rank": first.rank,
+            "wait_ns": first.wait_ns,
+            "late_rank": first.late_rank,
+        },
+        "clocks": _clocks(group),
+        "collectives": _collectives(group),
+        "stages": [_stage(row) for row in group.rows],
+        "cycle_ns": None if group.cycle_ns is None else ns(group.cycle_ns),
+        "critical_path": [_part(row) for row in group.path],
+        "critical_ranks": [{"rank": rank, "cycles": cycles} for rank, cycles in group.critical],
+    }
+
+
+def _clocks(group: Group) -> Json | None:
+    if group.measured is None:
+        return None
+    clocks = group.measured.clocks
+    return {
+        "aligned_by": clocks.used,
+        "stage": STAGES[clocks.stage],
+        "residual_ns": ns(clocks.residual_ns),
+        "spread_ns": ns(clocks.spread_ns),
+        "ranks": [
+            {
+                "rank": clock.rank,
+                "offset_ns": ns(clock.offset_ns),
+                "drift_ppm": figure(clock.drift_ppm),
+                "residual_ns": ns(clock.residual_ns),
+                "spread_ns": ns(clock.spread_ns),
+            }
+            for clock in clocks.clocks
+        ],
+    }
+
+
+def _collectives(group: Group) -> Json | None:
+    if group.measured is None:
+        return None
+    matched = group.measured.matched
+    return {
+        "matched": len(matched),
+        "by": matched.by,
+        "on_record": list(matched.total),
+        "left_out": [text(line) for line in matched.differing],
+    }
+
+
+def _stage(row: RankStage) -> Json:
+    return {
+        "rank": row.rank,
+        "stage": row.stage,
+        "calls": figure(row.calls),
+        "wait_ns": ns(row.wait_ns),
+        "transfer_ns": ns(row.transfer_ns),
+        "wait_share": share(row.wait_share),
+        "transfer_share": share(row.transfer_share),
+        "fused": row.fused,
+        "late_share": share(row.late_share),
+        "late_ns": None if row.late_ns is None else ns(row.late_ns),
+        "lateness_share": share(row.lateness_share),
+        "cause": row.cause,
+        "cause_share": share(row.cause_share),
+        "end_skew_ns": None if row.end_skew_ns is None else ns(row.end_skew_ns),
+    }
+
+
+def _part(row: PathRow) -> Json:
+    return {
+        "rank": row.rank,
+        "stage": row.stage,
+        "state": row.state,
+        "what": row.what,
+        "ns": ns(row.ns),
+        "cycle_share": share(row.share),
+    }

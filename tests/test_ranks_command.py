@@ -1,0 +1,78 @@
+"""`specscope ranks` from the outside: what goes where, exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specscope import exits
+from specscope.cli import _group
+from tests.dashboards import reports
+from tests.shared import shared_path
+from tests.test_cli import Done
+
+RECORDING = reports.ROOT / reports.BUNDLED
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*args: str | Path) -> Done:
+        capsys.readouterr()
+        code = exits.call(_group, ["ranks", "--no-cache", *map(str, args)])
+        found = capsys.readouterr()
+        return Done(code, found.out, found.err)
+
+    return call
+
+
+def test_it_answers_whether_the_wire_is_slow_or_a_rank_is_late(run: Run) -> None:
+    done = run(RECORDING)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("The wire, not a late rank: ")
+    assert "rank 1" in done.out
+
+
+def test_quiet_is_the_sentence_alone(run: Run) -> None:
+    done = run(RECORDING, "--quiet")
+    assert done.code == 0
+    assert len(done.out.splitlines()) == 1
+    assert done.out.startswith("The wire, not a late rank: ")
+
+
+def test_json_is_the_key_group_of_the_report(run: Run) -> None:
+    done = run(RECORDING, "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["ranks"] == [0, 1]
+
+
+def test_tables_are_written_and_named_on_stderr(run: Run, tmp_path: Path) -> None:
+    done = run(RECORDING, "--parquet", tmp_path / "tables")
+    assert done.code == 0
+    assert (tmp_path / "tables" / "matched_collectives.parquet").is_file()
+    assert "tables to" in done.err
+
+
+def test_one_rank_is_refused_for_its_collectives_include_waiting(run: Run) -> None:
+    done = run(RECORDING / "rank0.trace.json.gz")
+    assert (done.code, done.out) == (exits.UNSUPPORTED, "")
+    assert "include waiting" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_ranks_that_do_not_correspond_are_refused_with_the_reason(run: Run) -> None:
+    public = shared_path("traces", "public")
+    files = [public / f"2023-04-llm-train-rank{rank}of128.json.gz" for rank in (0, 1)]
+    done = run(*files)
+    assert (done.code, done.out) == (exits.UNSUPPORTED, "")
+    assert "sampled or filtered" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_what_is_no_trace_is_one_line(run: Run, tmp_path: Path) -> None:
+    done = run(tmp_path / "nothing")
+    assert (done.code, done.out) == (exits.WRONG_USAGE, "")
+    assert len(done.err.splitlines()) == 1
