@@ -37,6 +37,7 @@ from specscope.traces.run import Note, RankTables, Run
 if TYPE_CHECKING:
     from specscope.analyzers.graph_rows import Graphs
     from specscope.analyzers.group_rows import Group
+    from specscope.analyzers.message_sizes import Models
     from specscope.traces.graph_capture import CaptureTrace
 
 
@@ -44,13 +45,15 @@ if TYPE_CHECKING:
 class Options:
     """How to analyse. `evidence` narrows the kinds of evidence that may be used.
 
-    `captures` are graph-capture traces: they show the inside of graph launches.
+    `captures` are graph-capture traces: they show the inside of graph launches. `models` are the
+    widths of target and draft: they give the sizes of messages that no trace records.
     """
 
     reference: Reference = field(default_factory=Reference)
     rules: activities.Rules | None = None
     evidence: tuple[str, ...] = EVIDENCE
     captures: tuple[CaptureTrace, ...] = ()
+    models: Models | None = None
 
 
 def analyze(run: Run, options: Options | None = None) -> Report:
@@ -195,7 +198,7 @@ def _group(
     from specscope.analyzers import group_tables, group_view
 
     rules = options.rules or activities.load_rules()
-    group = group_view.together(run, prepared, attributed, lead, rules)
+    group = group_view.together(run, prepared, attributed, lead, rules, options.models)
     return group, group_tables.of(group, attributed), group_view.notes(group)
 
 

@@ -43,6 +43,7 @@ class Matched:
     cycle: Int
     kind: tuple[str, ...]
     fused: Bool
+    in_graph: Bool  # launched by a graph
     group: tuple[str | None, ...]
     sequence: Int
     bytes: Int
@@ -233,6 +234,7 @@ def _joined(
         cycle=np.stack([one.cycle[of] for one, of in zip(collectives, at, strict=True)]),
         kind=tuple(first.kind[row] for row in rows_of_first),
         fused=first.fused[at[0]],
+        in_graph=first.launch[at[0]] >= 0,
         group=tuple(first.group[row] for row in rows_of_first),
         sequence=first.sequence[at[0]],
         bytes=first.bytes[at[0]],

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from specscope.analyzers.bandwidth import Bandwidth, Rates
     from specscope.analyzers.clocks import Clocks
     from specscope.analyzers.collective_match import Matched
     from specscope.analyzers.collective_times import Times
     from specscope.analyzers.critical_path import Paths
+    from specscope.analyzers.message_sizes import Sizes
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Measured:
     times: Times
     paths: Paths | None
     base_ns: int  # base of the first rank's clock
+    sizes: Sizes
+    rates: Rates
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class Group:
     cycle_ns: float | None = None  # the group's cycle, median
     path: tuple[PathRow, ...] = ()  # the largest first
     critical: tuple[tuple[int, int], ...] = ()  # rank, cycles in which most of the path is its own
+    bandwidth: Bandwidth | None = None  # None where the ranks do not correspond
     measured: Measured | None = field(repr=False, default=None)
 
     def row(self, stage: str, rank: int | None = None) -> RankStage | None:

@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from specscope.analyzers.attribution import Attribution
+from specscope.analyzers.bandwidth import Float
 from specscope.analyzers.collective_times import LATE_CAUSES, before_on_stream
 from specscope.analyzers.columns import ABSENT, Int, worded
 from specscope.analyzers.critical_path import PATH_WHATS, Paths
 from specscope.analyzers.group_rows import Group, Measured
+from specscope.analyzers.message_sizes import BYTES_SOURCES
 from specscope.analyzers.words import STAGES, STATES
 from specscope.traces import schema
 
@@ -56,7 +58,7 @@ def matched_table(measured: Measured, attributed: Sequence[Attribution]) -> pa.T
     late = np.tile(times.late, ranks)
     rank_of_row = np.array(matched.ranks, np.int32)
     sequence = np.tile(matched.sequence, ranks)
-    size_in = np.tile(matched.bytes, ranks)
+    size_in = np.tile(measured.sizes.bytes, ranks)
     columns = {
         "rank": pa.array(np.repeat(rank_of_row, size)),
         "collective": pa.array(np.tile(np.arange(size), ranks)),
@@ -68,6 +70,9 @@ def matched_table(measured: Measured, attributed: Sequence[Attribution]) -> pa.T
         "group": _names(matched.group, ranks),
         "sequence": pa.array(sequence, mask=sequence == ABSENT),
         "bytes": pa.array(size_in, mask=size_in == ABSENT),
+        "bytes_source": worded(np.tile(measured.sizes.source, ranks), BYTES_SOURCES),
+        "algbw": _rates(measured.rates.algbw),
+        "busbw": _rates(measured.rates.busbw),
         "arrival_ns": pa.array(times.arrival.ravel() - measured.base_ns),
         "end_ns": pa.array(times.end.ravel() - measured.base_ns),
         "wait_ns": pa.array(times.wait.ravel()),
@@ -108,6 +113,11 @@ def path_table(measured: Measured, paths: Paths) -> pa.Table:
     }
     names = schema.CRITICAL_PATH.names
     return pa.table([columns[name] for name in names], schema=schema.CRITICAL_PATH)
+
+
+def _rates(values: Float) -> pa.Array:
+    flat = values.ravel()
+    return pa.array(flat, mask=np.isnan(flat))
 
 
 def _names(words: Sequence[str | None], times: int) -> pa.DictionaryArray:

@@ -8,23 +8,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from specscope.analyzers import (
+    bandwidth,
     collective_match,
     collective_times,
     collectives,
     critical_path,
     group_sums,
     group_words,
+    message_sizes,
 )
 from specscope.analyzers.activities import Rules
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.clocks import Clocks, align
 from specscope.analyzers.collective_match import Matched
-from specscope.analyzers.collective_times import Times
 from specscope.analyzers.collectives import Collectives, Member
 from specscope.analyzers.columns import Int
-from specscope.analyzers.critical_path import Paths
 from specscope.analyzers.cycles import Cycles
 from specscope.analyzers.group_rows import Group, Measured
+from specscope.analyzers.message_sizes import Models
 from specscope.analyzers.rank import Rank
 from specscope.traces.run import Note, Run
 
@@ -40,6 +41,7 @@ def together(
     attributed: Sequence[Attribution],
     lead: tuple[str, int | None] | None,
     rules: Rules,
+    models: Models | None = None,
 ) -> Group | None:
     """The ranks of the run as one group; None for one rank, or where no rank has ops."""
     with_ops = [one for one in prepared if len(one.ops.start)]
@@ -69,7 +71,10 @@ def together(
     if len(usable) == len(members):
         bases = [one.base for one in members]
         paths = critical_path.walk(usable, bases, shift, whole, matched, clocks, times)
-    return _group(members, matched, clocks, shift, times, whole, lead, paths)
+    sizes = message_sizes.sizes_of(matched, members[0].cycles, run.context, models or Models())
+    rates = bandwidth.rates(matched, times, sizes, _group_size(run, numbers))
+    measured = Measured(matched, clocks, times, paths, members[0].base, sizes, rates)
+    return _group(members, measured, shift, whole, lead)
 
 
 def notes(group: Group | None) -> list[Note]:
@@ -168,33 +173,41 @@ def _whole(members: Sequence[Member], shift: Sequence[int]) -> range:
     return range(max(shift), max(min(ends), *shift))
 
 
+def _group_size(run: Run, numbers: tuple[int, ...]) -> int | None:
+    """Ranks of the group, where all of it was read: by the server, else by the files."""
+    tp = run.context.get("tp")
+    said = [tp] if tp is not None else [one.facts.get("world_size") for one in run.ranks]
+    expected = {int(size) for size in said if size is not None}
+    return len(numbers) if expected <= {len(numbers)} else None
+
+
 def _group(
     members: Sequence[Member],
-    matched: Matched,
-    clocks: Clocks,
+    measured: Measured,
     shift: Sequence[int],
-    times: Times,
     whole: range,
     lead: tuple[str, int | None] | None,
-    paths: Paths | None,
 ) -> Group:
+    matched, times = measured.matched, measured.times
     steady = group_sums.steady_cycles(members, shift, whole, lead)
     first = group_sums.first_cycle(matched, times, whole, steady)
     if first is not None and len(steady) > _FEWEST_CYCLES:
         steady = steady[steady != first.cycle]
     rows = group_sums.stage_rows(members, matched, shift, times, steady) if len(steady) else []
-    path, cycle_ns, critical = group_sums.path_rows(matched.ranks, paths, steady)
+    path, cycle_ns, critical = group_sums.path_rows(matched.ranks, measured.paths, steady)
+    cycles = tuple(steady.tolist())
     return Group(
         ranks=matched.ranks,
         sentence=group_words.sentence(rows),
         assumption=_assumption(matched),
-        cycles=tuple(steady.tolist()),
+        cycles=cycles,
         first_cycle=first,
         rows=tuple(rows),
         cycle_ns=cycle_ns,
         path=path,
         critical=critical,
-        measured=Measured(matched, clocks, times, paths, members[0].base),
+        bandwidth=bandwidth.table(matched, times, measured.sizes, measured.rates, cycles),
+        measured=measured,
     )
 
 

@@ -37,6 +37,7 @@ def group_json(report: Report) -> Json | None:
         "clocks": _clocks(group),
         "collectives": _collectives(group),
         "stages": [_stage(row) for row in group.rows],
+        "bandwidth": _bandwidth(group),
         "cycle_ns": None if group.cycle_ns is None else ns(group.cycle_ns),
         "critical_path": [_part(row) for row in group.path],
         "critical_ranks": [{"rank": rank, "cycles": cycles} for rank, cycles in group.critical],
@@ -74,6 +75,41 @@ def _collectives(group: Group) -> Json | None:
         "by": matched.by,
         "on_record": list(matched.total),
         "left_out": [text(line) for line in matched.differing],
+    }
+
+
+def _bandwidth(group: Group) -> Json | None:
+    """Null where no size is known."""
+    found = group.bandwidth
+    if found is None or not found.rows:
+        return None
+    return {
+        "assumption": text(found.assumption) or None,
+        "without_size": found.unknown,
+        "floors": [
+            {
+                "library": floor.library,
+                "kind": floor.kind,
+                "low_bytes": floor.low_bytes,
+                "high_bytes": floor.high_bytes,
+                "transfer_ns": floor.ns,
+            }
+            for floor in found.floors
+        ],
+        "sizes": [
+            {
+                "library": row.library,
+                "kind": row.kind,
+                "low_bytes": row.low_bytes,
+                "high_bytes": row.high_bytes,
+                "bytes_source": list(row.sources),
+                "count": row.count,
+                "transfer_ns": ns(row.transfer_ns),
+                "algbw": figure(row.algbw),
+                "busbw": figure(row.busbw),
+            }
+            for row in found.rows
+        ],
     }
 
 

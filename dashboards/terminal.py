@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, rank_sections, sections
+from specscope.dashboards import graph_sections, rank_sections, sections, size_sections
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.layout import BOLD, DIM, fitting, grid_lines, grid_width, hanging, packed
 from specscope.dashboards.palette import stage_colour
@@ -67,11 +67,15 @@ def print_group(report: Report, console: Console) -> None:
             for line in hanging(Text(text, BOLD), console, indent=0)
         ]
     ]
-    grids = [rank_sections.wait_grid(report, group), *rank_sections.path_grids(report, group, 12)]
+    grids = [
+        rank_sections.wait_grid(report, group),
+        *size_sections.size_grids(group),
+        *rank_sections.path_grids(report, group, 12),
+    ]
     blocks += [grid_lines(grid, console, colours=colours) for grid in grids]
     notes = [note for note in report.warnings if note.code in rank_sections.NOTES]
     lines = [line for note in notes for line in hanging(clean(note.text), console, first="!")]
-    for text in rank_sections.clock_lines(report):
+    for text in [*size_sections.size_lines(group), *rank_sections.clock_lines(report)]:
         lines += hanging(text, console, indent=0)
     for number, block in enumerate([*blocks, lines]):
         if number:

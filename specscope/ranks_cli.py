@@ -13,6 +13,7 @@ _EXAMPLES: Final = """\b
 Examples:
   specscope ranks traces/               the newest capture of a server's folder
   specscope ranks rank0.trace.json.gz rank1.trace.json.gz
+  specscope ranks traces/ --model-config model/config.json
   specscope ranks traces/ --json | jq .clocks
   specscope ranks traces/ --parquet tables/
 
@@ -40,6 +41,18 @@ rank, ranks that do not correspond, or no collectives."""
     type=click.Path(path_type=Path),
     help="Kernel-name rules that go before the bundled ones (docs/activities.md).",
 )
+@click.option(
+    "--model-config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The target's config.json: gives the sizes of all-reduces that no trace records.",
+)
+@click.option(
+    "--draft-model-config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The draft's, where its hidden size or element type differs from the target's.",
+)
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of tables.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the sentence, and no talk.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
@@ -48,6 +61,8 @@ def ranks_command(
     as_json: bool,
     parquet: Path | None,
     activity_rules: Path | None,
+    model_config: Path | None,
+    draft_model_config: Path | None,
     no_cache: bool,
     quiet: bool,
     debug: bool,
@@ -62,6 +77,16 @@ def ranks_command(
     def work() -> int:
         from specscope.ranks_command import Request, run
 
-        return run(Request(paths, as_json, parquet, activity_rules, no_cache, quiet))
+        request = Request(
+            paths,
+            as_json,
+            parquet,
+            activity_rules,
+            no_cache,
+            quiet,
+            model_config,
+            draft_model_config,
+        )
+        return run(request)
 
     return exits.guarded(work, debug=debug)

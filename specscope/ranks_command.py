@@ -10,6 +10,7 @@ from pathlib import Path
 from specscope import exits
 from specscope.analyzers import activities
 from specscope.analyzers.analyze import Options, analyze
+from specscope.analyzers.message_sizes import Models
 from specscope.analyzers.report import Report
 from specscope.dashboards import terminal
 from specscope.dashboards.json_group import group_json
@@ -18,6 +19,7 @@ from specscope.dashboards.progress import reading
 from specscope.dashboards.writing import prove_folder
 from specscope.traces.errors import EvidenceError
 from specscope.traces.load import load
+from specscope.traces.model_config import read_model_config
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,20 @@ class Request:
     activity_rules: Path | None = None
     no_cache: bool = False
     quiet: bool = False
+    model_config: Path | None = None
+    draft_model_config: Path | None = None
 
 
 def run(request: Request) -> int:
     """Do it; the exit code."""
     rules = activities.load_rules(request.activity_rules)
+    models = _models(request)
     if request.parquet is not None:
         prove_folder(request.parquet)
         refuse_other_tables(request.parquet)
     with reading(sys.stderr, enabled=not request.quiet) as on_progress:
         found = load(list(request.paths), cache=not request.no_cache, on_progress=on_progress)
-    report = analyze(found, Options(rules=rules))
+    report = analyze(found, Options(rules=rules, models=models))
     if request.parquet is not None:
         names = write_tables(report, request.parquet)
         if not request.quiet:
@@ -50,11 +55,28 @@ def run(request: Request) -> int:
         sys.stdout.write(json.dumps(group_json(report), indent=2, allow_nan=False) + "\n")
     if why:
         raise EvidenceError(why)
+    if models != Models() and not request.quiet and not _sized(report):
+        exits.say(
+            "the config gave no message size: it takes an all-reduce of a stage whose batch and k "
+            "are on record, in the trace or in run.json (docs/ranks.md)"
+        )
     if request.quiet and not request.json:
         sys.stdout.write(terminal.group_sentence(report) + "\n")
     elif not request.json:
         terminal.print_group(report, terminal.console_for(sys.stdout))
     return exits.DONE
+
+
+def _models(request: Request) -> Models:
+    """The widths of target and draft, as far as configs were given."""
+    given = request.model_config, request.draft_model_config
+    return Models(*(None if path is None else read_model_config(path) for path in given))
+
+
+def _sized(report: Report) -> bool:
+    """Did a config give any size?"""
+    group = report.group
+    return bool(group and group.measured and group.measured.sizes.assumption)
 
 
 def _why_not(report: Report) -> str:
