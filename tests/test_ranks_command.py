@@ -76,3 +76,55 @@ def test_what_is_no_trace_is_one_line(run: Run, tmp_path: Path) -> None:
     done = run(tmp_path / "nothing")
     assert (done.code, done.out) == (exits.WRONG_USAGE, "")
     assert len(done.err.splitlines()) == 1
+
+
+SIZES = "Message sizes and bandwidth"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text('{"hidden_size": 8192, "torch_dtype": "bfloat16"}')
+    return path
+
+
+def test_sizes_and_bandwidth_are_shown_where_they_are_known(run: Run, config: Path) -> None:
+    assert SIZES not in run(RECORDING).out
+    done = run(RECORDING, "--model-config", config)
+    assert (done.code, done.err) == (0, "")
+    assert SIZES in done.out
+    line = next(line for line in done.out.splitlines() if "524,288" in line)
+    assert line.startswith("nccl allreduce") and line.endswith("config")
+    words = " ".join(done.out.split())
+    assert "latency floor, the least transfer of the smallest size: nccl allreduce" in words
+    assert "target 8,192 x 2 bytes a token" in words
+
+
+def test_json_has_the_bandwidth_by_size_and_null_without_sizes(run: Run, config: Path) -> None:
+    assert json.loads(run(RECORDING, "--json").out)["bandwidth"] is None
+    found = json.loads(run(RECORDING, "--json", "--model-config", config).out)["bandwidth"]
+    assert [row["low_bytes"] for row in found["sizes"]] == [131_072, 524_288]
+    for row in found["sizes"]:
+        assert row["bytes_source"] == ["model_config"]
+        assert row["algbw"] == pytest.approx(row["low_bytes"] / row["transfer_ns"], rel=0.01)
+        assert row["busbw"] == row["algbw"]
+    assert found["floors"][0]["low_bytes"] == 131_072
+    assert found["without_size"] > 0
+
+
+def test_a_config_without_hidden_size_is_one_line(run: Run, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text('{"torch_dtype": "bfloat16"}')
+    for option in ("--model-config", "--draft-model-config"):
+        done = run(RECORDING, option, config)
+        assert (done.code, done.out) == (exits.WRONG_USAGE, "")
+        assert "does not say hidden_size" in done.err
+        assert len(done.err.splitlines()) == 1
+
+
+def test_a_config_that_gives_no_size_is_said(run: Run, config: Path) -> None:
+    cases = shared_path("cases")
+    done = run(*(cases / f"r01_straggler_rank{r}.json" for r in (0, 1)), "--model-config", config)
+    assert done.code == 0
+    assert "gave no message size" in done.err
+    assert SIZES in done.out  # those that the trace records

@@ -16,7 +16,9 @@ import pytest
 
 import specscope
 import specscope.dashboards
+from specscope.analyzers.analyze import Options, analyze
 from specscope.analyzers.group_rows import Group
+from specscope.analyzers.message_sizes import Models
 from specscope.analyzers.report import Report
 from specscope.dashboards.html import html_page
 from specscope.dashboards.json_report import as_json
@@ -25,6 +27,7 @@ from specscope.dashboards.parquet import write_tables
 from specscope.dashboards.rank_sections import clock_lines, group_grids, group_lines, wait_grid
 from specscope.dashboards.terminal import console_for, plain_report, print_group
 from specscope.traces.load import load
+from specscope.traces.model_config import ModelWidth
 from specscope.traces.schema import GROUP
 from tests.dashboards import reports
 from tests.shared import shared_path
@@ -130,3 +133,11 @@ def test_the_command_prints_every_rank() -> None:
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith("  rank ") for line in lines) == 2 * 3
     assert any(line.startswith("! In the first cycle rank 0 waits") for line in lines)
+
+
+def test_json_with_sizes_is_valid_by_the_schema() -> None:
+    models = Models(ModelWidth(8192, 2))
+    report = analyze(load(reports.ROOT / reports.BUNDLED, cache=False), Options(models=models))
+    tree = as_json(report)
+    valid(tree)
+    assert tree["group"]["bandwidth"]["sizes"]
