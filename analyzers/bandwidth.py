@@ -20,6 +20,8 @@ from specscope.analyzers.message_sizes import BYTES_SOURCES, UNKNOWN_SIZE, Sizes
 
 Float = npt.NDArray[np.float64]
 
+MOST_BYTES: Final = 1 << 50
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -28,12 +30,12 @@ class Definition:
     No factor: the kernel does more than communicate, so its time is none of a bandwidth.
     """
 
-    size: Callable[[int], float]
+    size: Callable[[int], int]
     factor: Callable[[int], float] | None
 
 
-def _once(n: int) -> float:
-    return 1.0
+def _once(n: int) -> int:
+    return 1
 
 
 def _others(n: int) -> float:
@@ -44,8 +46,8 @@ def _there_and_back(n: int) -> float:
     return 2 * (n - 1) / n
 
 
-def _all(n: int) -> float:
-    return float(n)
+def _all(n: int) -> int:
+    return n
 
 
 # By the last word of the kernel's family.
@@ -125,14 +127,19 @@ def rates(matched: Matched, times: Times, sizes: Sizes, group_size: int | None) 
     """
     message = np.full(len(matched), ABSENT, np.int64)
     factor = np.full(len(matched), np.nan)
-    if group_size is not None:
-        for row, kind in enumerate(matched.kind):
-            found = definition_of(kind)
-            if found is None or sizes.bytes[row] == ABSENT:
-                continue
-            message[row] = round(int(sizes.bytes[row]) * found.size(group_size))
-            if found.factor is not None:
-                factor[row] = found.factor(group_size)
+    kinds = np.array(matched.kind, dtype=object)
+    for kind in set(matched.kind) if group_size is not None else ():
+        found = definition_of(kind)
+        if found is None:
+            continue
+        assert group_size is not None
+        times_in = found.size(group_size)
+        # A size that no memory holds, or none at all, is not meant.
+        sized = (sizes.bytes > 0) & (sizes.bytes <= MOST_BYTES // times_in)
+        mine = (kinds == kind) & sized
+        message[mine] = sizes.bytes[mine] * times_in
+        if found.factor is not None:
+            factor[mine] = found.factor(group_size)
     transfer = times.transfer
     # A transfer of nothing is within the clocks' error: no rate.
     usable = (message != ABSENT) & ~np.isnan(factor) & (transfer > 0)

@@ -27,6 +27,9 @@ _SUMMING: Final = ("allreduce", "allreduce_norm")
 _TARGET_STAGES: Final = (VERIFY, DECODE, PREFILL)
 _DRAFT_STAGES: Final = (DRAFT, DRAFT_EXTEND)
 
+# No forward reads more tokens: a larger number in a mark is not meant.
+_MOST_TOKENS: Final = 1 << 26
+
 
 @dataclass(frozen=True)
 class Models:
@@ -74,16 +77,15 @@ def _tokens(matched: Matched, cycles: Cycles, context: Mapping[str, Any]) -> Int
     ):
         if not 0 <= cycle < len(cycles):
             continue
-        recorded = cycles.tokens[cycle]
-        if stage in _TARGET_STAGES and recorded is not None:
-            tokens[row] = recorded
-            continue
         if stage == DRAFT_EXTEND and not matched.in_graph[row]:
             continue  # it may read the accepted tokens alone
-        batch = cycles.batch[cycle] or _whole(context.get("batch"))
-        a_sequence = _tokens_a_sequence(stage, cycles.kind[cycle], cycles.k[cycle], context, apart)
-        if batch is not None and a_sequence is not None:
-            tokens[row] = batch * a_sequence
+        read = cycles.tokens[cycle] if stage in _TARGET_STAGES else None
+        if read is None:
+            batch = cycles.batch[cycle] or _whole(context.get("batch"))
+            of_each = _tokens_a_sequence(stage, cycles.kind[cycle], cycles.k[cycle], context, apart)
+            read = batch * of_each if batch is not None and of_each is not None else 0
+        if 0 < read <= _MOST_TOKENS:
+            tokens[row] = read
     return tokens
 
 
@@ -115,7 +117,10 @@ def _tokens_a_sequence(
 
 
 def _whole(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) and value >= 1 else None
+    """A whole number above 0, else None."""
+    if not isinstance(value, int | float) or value < 1 or value != int(value):
+        return None
+    return int(value)
 
 
 def _assumption(matched: Matched, source: Small, models: Models) -> str:

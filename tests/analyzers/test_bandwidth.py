@@ -101,6 +101,8 @@ def test_waiting_is_no_part_of_the_time_that_divides() -> None:
         ("nccl.other", 1000, 100),  # no definition
         ("custom.allreduce_norm", 1000, 100),  # its time holds the norm
         ("nccl.allreduce", ABSENT, 100),
+        ("nccl.allreduce", -4, 100),  # as a damaged trace has it
+        ("nccl.allgather", (1 << 63) - 1, 100),
         ("nccl.allreduce", 1000, 0),  # no transfer within the clocks' error
     ],
 )
@@ -173,6 +175,9 @@ NONE = None
         ({"batch": [1]}, {"k": 3, "topk": 4}, [4, NONE, NONE, NONE]),  # a tree of unknown size
         ({"tokens": [21]}, {}, [NONE, 21, NONE, NONE]),
         ({"batch": [8]}, {}, [8, NONE, NONE, NONE]),
+        ({"batch": [1 << 70], "k": [3]}, {}, [NONE, NONE, NONE, NONE]),  # not meant
+        ({"tokens": [1 << 70]}, {}, [NONE, NONE, NONE, NONE]),
+        ({}, {"k": 3, "batch": 7.5}, [NONE, NONE, NONE, NONE]),
         ({}, {"k": 3}, [NONE, NONE, NONE, NONE]),
     ],
 )

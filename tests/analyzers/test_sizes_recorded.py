@@ -107,6 +107,29 @@ def test_a_draft_extend_takes_as_long_as_a_verify_for_it_carries_as_much() -> No
     assert medians["draft"] < 0.5 * medians["verify"]
 
 
+def test_recorded_gathers_of_logits_hold_the_tokens_that_the_config_counts_with() -> None:
+    """Launched eagerly the logits' all-gathers have sizes: tokens x vocabulary / 2 x 2 bytes.
+
+    The target's vocabulary is 128,256, the draft's 32,000; batch 1, k 3.
+    """
+    report = own("tp2-8b-eagle3-k3-eager-bs1-hooked", Models(ModelWidth(4096, 2)))
+    frame = report.tables["matched_collectives"].to_pandas()
+    frame = frame[frame["cycle"].notna()]
+    gathers = frame[frame["kind"] == "nccl.allgather"]
+    assert set(gathers["bytes_source"]) == {"recorded"}
+    tokens = {
+        stage: set(of["bytes"] / {"verify": 128_256}.get(stage, 32_000))
+        for stage, of in gathers.groupby("stage", observed=True)
+    }
+    assert tokens == {"verify": {4}, "draft": {1}, "draft_extend": {4}}
+    reduces = frame[frame["kind"] == "custom.allreduce"]
+    for stage in ("verify", "draft"):
+        sizes = set(reduces[reduces["stage"] == stage]["bytes"])
+        assert sizes == {count * 8192 for count in tokens[stage]}
+    extends = reduces[reduces["stage"] == "draft_extend"]
+    assert set(extends["bytes_source"]) == {"unknown"}
+
+
 def test_without_a_config_nothing_is_guessed() -> None:
     report = own("tp2-70b-eagle3-k3-nvlink-bs1", Models())
     frame = report.tables["matched_collectives"].to_pandas()
