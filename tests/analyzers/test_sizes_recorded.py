@@ -130,6 +130,18 @@ def test_recorded_gathers_of_logits_hold_the_tokens_that_the_config_counts_with(
     assert set(extends["bytes_source"]) == {"unknown"}
 
 
+def test_two_ranks_of_four_have_sizes_and_no_bandwidth() -> None:
+    """Nobody knows when the last of the four arrived."""
+    folder = OWN / "tp4-70b-eagle3-k3-shm-bs8"
+    files = [folder / f"rank{rank}.trace.json.gz" for rank in (0, 1)]
+    report = analyze(load(files, cache=False), Options(models=Models(WIDTH_70B)))
+    frame = report.tables["matched_collectives"].to_pandas()
+    assert set(frame["bytes_source"]) == {"model_config", "unknown"}
+    assert frame[["algbw", "busbw"]].isna().all(axis=None)
+    assert report.group is not None and report.group.bandwidth is not None
+    assert report.group.bandwidth.rows == ()
+
+
 def test_without_a_config_nothing_is_guessed() -> None:
     report = own("tp2-70b-eagle3-k3-nvlink-bs1", Models())
     frame = report.tables["matched_collectives"].to_pandas()
