@@ -21,6 +21,9 @@ from specscope.analyzers.message_sizes import BYTES_SOURCES, UNKNOWN_SIZE, Sizes
 Float = npt.NDArray[np.float64]
 
 MOST_BYTES: Final = 1 << 50
+_INCOMPLETE: Final = (
+    "no bandwidth: not all ranks of the group were read, so nobody knows when the last one arrived"
+)
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,10 @@ DEFINITIONS: Final = {
 class Rates:
     """By [rank, collective], in bytes a nanosecond; NaN where not known.
 
-    `message` is S of each collective; ABSENT where not known.
+    `message` is S of each collective; ABSENT where not known. `group_size` is as given.
     """
 
+    group_size: int | None
     message: Int
     algbw: Float
     busbw: Float
@@ -112,6 +116,7 @@ class Bandwidth:
     floors: tuple[Floor, ...] = ()
     unknown: int = 0  # counted collectives without a size
     assumption: str = ""
+    refused: str = ""  # why sizes are known and bandwidths are not
 
 
 def definition_of(kind: str) -> Definition | None:
@@ -144,7 +149,7 @@ def rates(matched: Matched, times: Times, sizes: Sizes, group_size: int | None) 
     # A transfer of nothing is within the clocks' error: no rate.
     usable = (message != ABSENT) & ~np.isnan(factor) & (transfer > 0)
     algbw = np.where(usable, message / np.where(transfer > 0, transfer, 1), np.nan)
-    return Rates(message, algbw, algbw * factor)
+    return Rates(group_size, message, algbw, algbw * factor)
 
 
 def table(
@@ -157,7 +162,8 @@ def table(
     known = counted & (found.message != ABSENT)
     unknown = int((counted & (sizes.source == UNKNOWN_SIZE)).sum())
     if not known.any():
-        return Bandwidth(unknown=unknown, assumption=sizes.assumption)
+        missing = found.group_size is None and bool((sizes.source != UNKNOWN_SIZE).any())
+        return Bandwidth((), (), unknown, sizes.assumption, _INCOMPLETE if missing else "")
     exponent = np.array([int(s).bit_length() for s in found.message.tolist()])
     groups: dict[tuple[str, str, int], list[int]] = {}
     for row in np.flatnonzero(known).tolist():

@@ -29,10 +29,10 @@ def size_grids(group: Group) -> list[Grid]:
 
 
 def size_lines(group: Group) -> list[str]:
-    """The latency floors, what sizes rest on, and how many collectives have none."""
+    """The latency floors, what sizes rest on, how many have none; or why there is no table."""
     found = group.bandwidth
     if found is None or not found.rows:
-        return []
+        return [found.refused] if found is not None and found.refused else []
     floors = ", ".join(_floor(floor) for floor in found.floors)
     return [f"latency floor, the least transfer of the smallest size: {floors}", *_rests_on(found)]
 

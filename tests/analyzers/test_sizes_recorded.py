@@ -11,6 +11,7 @@ import specscope
 from specscope.analyzers.analyze import Options, analyze
 from specscope.analyzers.message_sizes import Models
 from specscope.analyzers.report import Report
+from specscope.dashboards.size_sections import size_lines
 from specscope.traces.load import load
 from specscope.traces.model_config import ModelWidth
 from tests.shared import shared_path
@@ -140,6 +141,7 @@ def test_two_ranks_of_four_have_sizes_and_no_bandwidth() -> None:
     assert frame[["algbw", "busbw"]].isna().all(axis=None)
     assert report.group is not None and report.group.bandwidth is not None
     assert report.group.bandwidth.rows == ()
+    assert "not all ranks of the group were read" in " ".join(size_lines(report.group))
 
 
 def test_without_a_config_nothing_is_guessed() -> None:
