@@ -28,6 +28,7 @@ def test_meta_json_of_a_recording_gives_the_figures_without_a_profiler() -> None
     assert context["cycle_ms"] == 24.9501
     assert context["accept_length"] == pytest.approx(2.098, abs=0.001)
     assert (context["batch"], context["k"], context["tp"]) == (1, 3, 2)
+    assert (context["topk"], context["draft_tokens"]) == (1, 4)
     assert (context["engine"], context["engine_version"]) == ("sglang", "0.5.12.post1")
     assert (context["model"], context["link"]) == ("llama70b", "nvlink")
     assert context["simulated_acceptance"] is True
