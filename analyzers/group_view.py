@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from specscope.analyzers import (
     collective_times,
     collectives,
     critical_path,
+    group_gates,
     group_sums,
     group_words,
     message_sizes,
@@ -57,6 +59,8 @@ def together(
         Member(rank, one.placed, one.cycles) if one else Member(rank, None, None)
         for rank, one in zip(with_ops, known, strict=True)
     ]
+    if why := group_gates.before_matching(members):
+        return Group(numbers, refused=why)
     found_on = [collectives.collectives_of(one, rules.families) for one in members]
     if not any(len(one.op) for one in found_on):
         return None  # ranks that do not speak to each other, or only whole graph replays on record
@@ -65,6 +69,8 @@ def together(
         return Group(numbers, refused=found)
     matched, clocks, shift = found
     times = collective_times.measure(members, known, matched, clocks)
+    if why := group_gates.after_matching(clocks, times):
+        return Group(numbers, refused=why)
     whole = _whole(members, shift)
     usable = [one for one in known if one is not None and not one.on_host]
     paths = None
@@ -74,7 +80,9 @@ def together(
     sizes = message_sizes.sizes_of(matched, members[0].cycles, run.context, models or Models())
     rates = bandwidth.rates(matched, times, sizes, _group_size(run, numbers))
     measured = Measured(matched, clocks, times, paths, members[0].base, sizes, rates)
-    return _group(members, measured, shift, whole, lead)
+    group = _group(members, measured, shift, whole, lead)
+    missing = group_gates.incomplete(run, numbers)
+    return replace(group, sentence=missing) if missing and group.sentence else group
 
 
 def notes(group: Group | None) -> list[Note]:

@@ -239,7 +239,7 @@ def _cause(
 ) -> str:
     """Why the device was idle at instant `t`, in a gap that op `ender` ends."""
     call_id = links[ender]
-    if call_id is None:
+    if call_id is None or _kernels_missing(ops, links, calls):
         return "unknown"
     call = calls[call_id]
     if call.kind == "graph_launch":
@@ -253,6 +253,16 @@ def _cause(
         return "launch_call"
     waiting = any(c.blocks and c.thread == call.thread and c.start <= t < c.end for c in calls)
     return "sync" if waiting else "host"
+
+
+def _kernels_missing(ops: Sequence[Op], links: Sequence[int | None], calls: Sequence[Call]) -> bool:
+    """Are kernels, or graphs, launched, and not one kernel of such a launch on record?"""
+    for kind in ("launch", "graph_launch"):
+        launches = {i for i, call in enumerate(calls) if call.kind == kind}
+        seen = {link for op, link in zip(ops, links, strict=True) if op.what not in ("copy", "set")}
+        if launches and not launches & seen:
+            return True
+    return False
 
 
 def parts(segments: Iterable[Segment]) -> list[dict[str, int]]:

@@ -25,7 +25,10 @@ from .nsys_content import Rows
 from .nsys_folder import FolderStore, is_export
 from .nsys_names import META_EXPORT
 from .nsys_rows import (
+    LONGEST_NS,
+    LONGEST_OP_NS,
     Named,
+    Work,
     pid_of,
     plausible,
     process_of,
@@ -165,7 +168,7 @@ def _one_rank(
 
 def _sound(table: Any, start: Ints, end: Ints, losses: list[dict[str, Any]], source: Source) -> Any:
     """The rows with a time that can be; the others are counted as lost."""
-    bad = ~plausible(start, end)
+    bad = ~plausible(start, end, LONGEST_OP_NS if isinstance(table, Work) else LONGEST_NS)
     count = int(np.count_nonzero(bad))
     if not count:
         return table

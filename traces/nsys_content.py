@@ -12,7 +12,17 @@ from . import nsys_facts
 from .events import ABSENT
 from .nsys_facts import Recording
 from .nsys_ranks import Ranks
-from .nsys_rows import Calls, Marks, Ranges, Work, pid_of, plausible, take
+from .nsys_rows import (
+    LONGEST_NS,
+    LONGEST_OP_NS,
+    Calls,
+    Marks,
+    Ranges,
+    Work,
+    pid_of,
+    plausible,
+    take,
+)
 from .nsys_store import Ints, Store
 
 _DOMAIN_ROWS = (75, 76)  # NVTX_EVENTS.eventType: a domain is made, or given up
@@ -102,13 +112,13 @@ def _timed(rows: Rows) -> Iterable[tuple[Ints, Ints]]:
     """Starts and ends of the rows whose times can be; a range without an end has its start."""
     ranges, marks = rows.ranges, rows.marks
     ends = np.where(ranges.end == ABSENT, ranges.start, ranges.end)
-    for start, end in (
-        (rows.work.start, rows.work.end),
-        (rows.calls.start, rows.calls.end),
-        (ranges.start, ends),
-        (marks.time, marks.time),
+    for start, end, longest in (
+        (rows.work.start, rows.work.end, LONGEST_OP_NS),
+        (rows.calls.start, rows.calls.end, LONGEST_NS),
+        (ranges.start, ends, LONGEST_NS),
+        (marks.time, marks.time, LONGEST_NS),
     ):
-        sound = plausible(start, end)
+        sound = plausible(start, end, longest)
         if sound.any():
             yield start[sound], end[sound]
 

@@ -130,7 +130,7 @@ NCCL: Final = "NCCL"
 RANK_IN_PROCESS: Final = re.compile(r"(?:^|[_ :])TP(\d{1,4})(?!\d)")
 
 
-_WRITTEN: Final = {name.lower(): name for name in READ}
+_WRITTEN: Final = {name.lower(): name for name in (*READ, "TARGET_INFO_GPU")}
 
 
 def canonical(table: str) -> str:

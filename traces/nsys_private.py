@@ -13,10 +13,11 @@ from typing import Final
 
 from . import nsys_names as names
 
-# Tables of which no row is read.
-_WHOLE: Final = ("ProcessStreams", "ANALYSIS_FILE", "TARGET_INFO_SYSTEM_ENV", "OSRT_API")
-# Settings that quote the command, its environment, or where and by whom it was recorded.
-_SETTINGS: Final = ("ENVIRONMENT", "ARGUMENT", "COMMAND", "WORKING", "PATH", "HOST", "USER")
+# Tables of which rows are read or counted; all others go.
+_KEPT: Final = frozenset({*names.READ, "TARGET_INFO_GPU", "NVTX_PAYLOAD_SCHEMAS"})
+_EMPTIED: Final = ("ProcessStreams", "ANALYSIS_FILE", "OSRT_API")
+# Settings that are read; all others go: they quote commands, environments, hosts and users.
+_SETTINGS: Final = ("%_VERSION", "%TIME_NORMALIZE", "%TIME_SHIFT", "%TIMES_TO_EXPORT", "DERIVED_%")
 # Columns that name a string: (table, column).
 _STRINGS: Final = (
     *((names.KERNELS, column) for column in names.OF_KERNELS),
@@ -36,14 +37,15 @@ def strip(export: Path) -> None:
             table: {row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')}
             for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
         }
-        for table in _WHOLE:
-            if table in found:
+        for table in found:
+            if table in _EMPTIED:
                 connection.execute(f'DELETE FROM "{table}"')
+            elif table not in _KEPT and not names.EVENT_TABLE.fullmatch(table):
+                connection.execute(f'DROP TABLE "{table}"')
+        unlike = " AND ".join("name NOT LIKE ?" for _ in _SETTINGS)
         for table in (names.META_CAPTURE, *names.META_EXPORT):
-            for word in _SETTINGS if table in found else ():
-                connection.execute(
-                    f'DELETE FROM "{table}" WHERE upper(name) LIKE ?', (f"%{word}%",)
-                )
+            if table in found:
+                connection.execute(f'DELETE FROM "{table}" WHERE {unlike}', _SETTINGS)
         if "StringIds" in found:
             used = [
                 f'SELECT "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL'

@@ -27,6 +27,7 @@ FORMS = ("push_pop", "start_end", "open")
 # Times beyond this are none: ns since 1970 until the year 2096, or since the session began.
 MOST_NS = 4 * 10**18
 LONGEST_NS = 86_400 * 10**9
+LONGEST_OP_NS = 60 * 10**9  # a kernel, a copy or a replay
 PUSH_POP, START_END, OPEN = range(len(FORMS))
 
 
@@ -113,12 +114,12 @@ def take(table: AnyRows, rows: Ints | Bools) -> AnyRows:
     return type(table)(**taken)
 
 
-def plausible(start: Ints, end: Ints) -> Bools:
-    """Can a row have these times? An op, a call or a range of over a day is no measurement."""
+def plausible(start: Ints, end: Ints, longest: int = LONGEST_NS) -> Bools:
+    """Can a row have these times? A call or a range of over a day is no measurement."""
     known = (start != ABSENT) & (end != ABSENT)
     far = (np.abs(start) > MOST_NS) | (np.abs(end) > MOST_NS)
     length = np.where(far, 0, end) - np.where(far, 0, start)
-    sound: Bools = known & ~far & (length >= 0) & (length <= LONGEST_NS)
+    sound: Bools = known & ~far & (length >= 0) & (length <= longest)
     return sound
 
 

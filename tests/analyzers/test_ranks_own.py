@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -210,3 +211,31 @@ def test_the_critical_path_sums_to_the_cycle_of_the_group(name: str) -> None:
         assert (start[0], end[-1]) == (paths.borders[number], paths.borders[number + 1])
         assert (start[1:] == end[:-1]).all()
         assert (end > start).all()
+
+
+def test_a_rank_that_is_not_read_leaves_nobody_to_blame(tmp_path: Path) -> None:
+    source = shared_path("traces", "own", "tp4-70b-eagle3-k3-shm-bs1-hooked")
+    for rank in (1, 2, 3):
+        (tmp_path / f"rank{rank}.trace.json.gz").symlink_to(source / f"rank{rank}.trace.json.gz")
+    group = specscope.analyze(specscope.load(tmp_path, cache=False)).group
+    assert group is not None
+    assert group.sentence.startswith("Rank 0 of 4 is not read: waiting for it counts as")
+
+
+def test_ends_that_are_not_the_collectives_refuse_wait_and_transfer() -> None:
+    """Nsight ended the draft's first all-reduces where the kernel that overlaps them begins."""
+    source = shared_path("traces", "own", "nsys-tp2-8b-eagle3-k3-nvlink-bs1", "node.sqlite")
+    group = specscope.analyze(specscope.load(source, cache=False)).group
+    assert group is not None
+    assert "before they begin on another" in group.refused
+    assert not group.sentence
+
+
+def test_a_rank_whose_file_ends_early_is_not_compared(tmp_path: Path) -> None:
+    source = shared_path("traces", "own", "tp2-8b-eagle3-k3-nvlink-bs1")
+    (tmp_path / "rank0.trace.json.gz").symlink_to(source / "rank0.trace.json.gz")
+    whole = (source / "rank1.trace.json.gz").read_bytes()
+    (tmp_path / "rank1.trace.json.gz").write_bytes(whole[: len(whole) // 2])
+    group = specscope.analyze(specscope.load(tmp_path, cache=False)).group
+    assert group is not None
+    assert group.refused.startswith("the file of rank 1 ends early")

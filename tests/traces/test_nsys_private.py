@@ -26,6 +26,7 @@ def private_export(path: Path) -> Path:
         "META_DATA_CAPTURE": [
             {"name": "PROCESS_0:ENVIRONMENT_VARIABLE", "value": f"HF_TOKEN={TOKEN}"},
             {"name": "PROCESS_0:ARGUMENT_1", "value": f"--api-key={TOKEN}"},
+            {"name": "TARGET_OPTIONS:ENV_VAR", "value": TOKEN},
             {"name": "CAPTURE_EVENT_TYPE", "value": "Cuda"},
         ],
         "META_DATA_EXPORT": [
@@ -34,6 +35,7 @@ def private_export(path: Path) -> Path:
         ],
         "ProcessStreams": [{"globalPid": pid(), "filenameId": 4, "contentId": 5}],
         "ANALYSIS_FILE": [{"id": 1, "filename": TOKEN, "contentId": 5, "globalPid": pid()}],
+        "TARGET_INFO_ENVIRONMENT": [{"value": TOKEN}],
         "TARGET_INFO_SYSTEM_ENV": [{"name": "Hostname", "value": TOKEN}],
     }
     return write(path, tables)
