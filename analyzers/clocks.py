@@ -54,7 +54,6 @@ class Clocks:
     used: int  # collectives
     stage: int  # of the first of them
     middle_ns: int  # time of the first rank at which the offsets hold
-    length_ns: float  # median length of the collectives used, on the rank that waited least
 
     @property
     def residual_ns(self) -> float:
@@ -94,7 +93,7 @@ def align(matched: Matched, start: Int, end: Int) -> Clocks | str:
     for number, own in zip(matched.ranks[1:], ends[1:], strict=True):
         clocks.append(_against(number, ends[0], own, middle))
     typical = float(np.median(length[used]))
-    found = Clocks(tuple(clocks), len(used), int(matched.stage[used[0]]), middle, typical)
+    found = Clocks(tuple(clocks), len(used), int(matched.stage[used[0]]), middle)
     allowed = min(max(MOST_RESIDUAL_NS, typical / 2), NEVER_ABOVE_NS)
     worst = max(clocks, key=lambda clock: clock.residual_ns)
     if worst.residual_ns > allowed:

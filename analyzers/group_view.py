@@ -183,10 +183,8 @@ def _whole(members: Sequence[Member], shift: Sequence[int]) -> range:
 
 def _group_size(run: Run, numbers: tuple[int, ...]) -> int | None:
     """Ranks of the group, where all of it was read: by the server, else by the files."""
-    tp = run.context.get("tp")
-    said = [tp] if tp is not None else [one.facts.get("world_size") for one in run.ranks]
-    expected = {int(size) for size in said if size is not None}
-    return len(numbers) if expected <= {len(numbers)} else None
+    expected = group_gates.expected_size(run)
+    return len(numbers) if expected in (None, len(numbers)) else None
 
 
 def _group(

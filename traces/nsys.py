@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from . import masking, nsys_content, nsys_facts, nsys_ranks, schema, sniff
-from .errors import TraceFormatError
 from .events import ABSENT
 from .kineto_names import PROCESS_MARKS, RANGE_MARKS
 from .kineto_tables import LABEL_LENGTH
@@ -245,6 +244,3 @@ def _size(path: Path) -> int:
     if path.is_dir():
         return sum(file.stat().st_size for file in path.iterdir() if file.is_file())
     return path.stat().st_size
-
-
-__all__ = ["Source", "TraceFormatError", "open_export", "rank_tables", "read"]

@@ -245,7 +245,7 @@ def _make(
     except sqlite3.Error as error:
         raise UsageError(
             f"the export of {title(report)} cannot be kept without the environment in it "
-            f"({printable(str(error), 120)}); make room, or use --no-cache"
+            f"({printable(str(error), 120)}); make room in the cache folder"
         ) from error
 
 

@@ -1,9 +1,9 @@
 """The SQLite export of Nsight Systems, opened read-only and immutable: nothing is ever written.
 
-Python objects are made for texts only. Numbers leave SQLite as one long text a column and slice
-(`group_concat`), which numpy parses exactly: five times as fast as fetching rows, with the
-standard library alone (docs/performance.md). SQLite works outside the interpreter lock, so
-tables can be read on several threads, each with a connection of its own.
+A plain table is read from the pages of the file by the native reader, where there is one. What it
+leaves, and every table without it, is read by SQL: numbers leave SQLite as one long text a column
+and slice (`group_concat`), which numpy parses exactly, without an object for each value. Both work
+outside the interpreter lock, so several threads can read, each with a connection of its own.
 """
 
 from __future__ import annotations

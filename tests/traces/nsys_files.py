@@ -97,3 +97,11 @@ def read(path: Path) -> list[RankTables]:
 def recorded(*parts: str) -> list[RankTables]:
     """The ranks of one recorded export under ../shared/traces."""
     return read(shared_path("traces", *parts))
+
+
+# One kernel and its launch, the least that is a rank.
+LAUNCH = {
+    "StringIds": strings("cudaLaunchKernel_v7000", "gemm"),
+    "CUPTI_ACTIVITY_KIND_RUNTIME": [call(100, 110, 1, 1)],
+    "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(120, 150, 1, 2)],
+}
