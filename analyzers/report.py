@@ -19,6 +19,7 @@ from specscope.traces.run import Note, Run
 if TYPE_CHECKING:
     from specscope.analyzers.graph_rows import Graphs
     from specscope.analyzers.group_rows import Group
+    from specscope.analyzers.throughput import Throughput
 
 SCHEMA_VERSION = 1
 
@@ -119,6 +120,7 @@ class Report:
     clock: str = "gpu"  # `host`: a run on the CPU or a log without events; `cuda_events`: a log
     graphs: Graphs | None = None  # the inside of graph launches, where capture traces were given
     group: Group | None = None  # the ranks together: waiting told from transferring
+    throughput: Throughput | None = None  # None: no speculation, or no cycle is known
     tables: Mapping[str, pa.Table] = field(repr=False, default_factory=dict)
 
     @property
