@@ -22,6 +22,7 @@ from specscope.dashboards.progress import reading
 from specscope.dashboards.safe_text import clean
 from specscope.dashboards.units import size_text
 from specscope.dashboards.writing import prove_file, prove_folder, write_text
+from specscope.measured_options import Measured
 from specscope.traces.errors import EvidenceError, UsageError
 from specscope.traces.load import DEFAULT_MAX_TEXT_BYTES, load
 from specscope.traces.run import Run
@@ -47,10 +48,7 @@ class Request:
     html: Path | None = None
     parquet: Path | None = None
     checks: tuple[str, ...] = ()
-    cycle_ms: float | None = None
-    tokens_per_second: float | None = None
-    accept_length: float | None = None
-    batch: int | None = None
+    measured: Measured = Measured()
     rank: int | None = None
     cycle: int | None = None
     capture_traces: tuple[str, ...] = ()
@@ -208,9 +206,8 @@ def _load_captures(request: Request) -> tuple[CaptureTrace, ...]:
 
 
 def _reference(request: Request) -> Reference:
-    return Reference(
-        request.cycle_ms, request.tokens_per_second, request.accept_length, request.batch
-    )
+    given = request.measured
+    return Reference(given.cycle_ms, given.tokens_per_second, given.accept_length, given.batch)
 
 
 def _decide(check: checks.Check, report: Report) -> Checked:
