@@ -168,12 +168,27 @@ def notes(group: Group | None) -> list[Note]:
             )
         ]
     found = []
-    if group.measured is not None and group.measured.matched.differing:
-        differing = group.measured.matched.differing
+    differing = [
+        f"{one.title}: {line}" if one.title else line
+        for one in group.measured_parts
+        if one.measured is not None
+        for line in one.measured.matched.differing
+    ]
+    differing += group.lost
+    if differing:
         shown = "; ".join(differing[:3]) + ("; ..." if len(differing) > 3 else "")
         found.append(
             Note("collectives_differ", f"Collectives left out of wait and transfer: {shown}")
         )
+    found += [
+        Note(
+            "ranks_not_aligned",
+            f"In {one.title} waiting cannot be told from transferring: {one.refused}",
+            "give the traces of all ranks of the group, neither sampled nor filtered",
+        )
+        for one in group.parts
+        if one.refused
+    ]
     if group.first_cycle is not None:
         first = group.first_cycle
         who = f"rank {first.late_rank}" if first.late_rank is not None else "another"

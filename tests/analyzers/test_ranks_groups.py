@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import io
+import json
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
+import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specscope.analyzers import group_tables
 from specscope.analyzers.group_rows import Group
+from specscope.dashboards.json_group import group_json
+from specscope.dashboards.terminal import console_for, print_group
+from specscope.traces import schema
 from tests.analyzers.drawn_groups import DrawnGroups, Kind, Ranks, draw_groups
 from tests.analyzers.drawn_ranks import RULES, Distortion, collectives_of
 from tests.analyzers.test_ranks_drawn import source
+from tests.dashboards import reports
+from tests.dashboards.test_rank_sections import SCHEMA
 
 NCCL = "ncclDevKernel_{}_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 ALL = (0, 1, 2, 3)
@@ -84,7 +95,7 @@ def test_two_tensor_parallel_groups_of_a_world_are_never_matched_with_each_other
     assert late is not None and (late.cause, late.late_share) == (
         "compute",
         pytest.approx(0.25, abs=0.05),
-    )  # noqa: E501
+    )
     assert "of attn_tp (ranks 2-3) rank 3 is late" in found.sentence
 
 
@@ -136,6 +147,130 @@ def test_a_pipeline_has_pairs_that_send_and_receive() -> None:
     assert measured.matched.names == (
         ("send",) * len(measured.matched),
         ("recv",) * len(measured.matched),
-    )  # noqa: E501
+    )
     waited = measured.times.wait.sum(axis=1)
     assert waited[1] > 100_000 > waited[0]
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.integers(0, 1 << 16),
+    st.sampled_from(["replicas", "attention", "experts", "pipeline"]),
+    st.integers(20_000, 200_000),
+)
+def test_waits_of_every_group_come_out_as_they_were_put_in(seed: int, way: str, ns: int) -> None:
+    """Random lateness, clocks off by up to 500 us; the joint path sums to the nanosecond."""
+    kinds, step = {
+        "replicas": ([TP], 1),
+        "attention": ([TP, WORLD], 4),
+        "experts": ([TP, EXPERTS], 3),
+        "pipeline": ([TP, PIPE], 18),
+    }[way]
+    random = np.random.default_rng(seed)
+    clocks = [Distortion(), *(Distortion(int(n)) for n in random.integers(-500_000, 500_000, 3))]
+    late = random.integers(0, ns, (len(collective_kinds()), 4))
+    late[random.random(late.shape) < 0.8] = 0
+    kind_of = every(step) if len(kinds) > 1 else lambda _: 0
+    drawn = draw_groups(source(), kinds, kind_of, clocks, lambda i, rank: int(late[i, rank]))
+    found = check(drawn, *(group for kind in kinds for group in kind.groups))
+    if len(kinds) == 1:
+        assert found.paths is None  # nothing brings replicas onto one clock
+        return
+    assert found.paths is not None
+    sums = np.bincount(found.paths.cycle, weights=found.paths.ns).astype(np.int64)
+    assert (sums == np.diff(found.paths.borders)).all()
+    # The path never waits: all that was put in on it is work or idle of the rank, or transfer.
+    assert (found.paths.ns > 0).all()
+
+
+def test_lateness_in_one_group_holds_the_cycle_of_all_back() -> None:
+    """On the joint path it appears on the late rank with its amount, also for other groups."""
+    paths = []
+    for ns in (0, 100_000):
+        drawn = draw_groups(
+            source(), [TP, WORLD], every(4), [Distortion()] * 4, lateness(ns, (3,), 8)
+        )
+        found = drawn.group().paths
+        assert found is not None
+        paths.append(found)
+    before, after = paths
+    grown = np.diff(after.borders) - np.diff(before.borders)
+    added = [
+        int(np.sum(np.arange(len(collective_kinds()))[inside] % 8 == 1)) * 100_000
+        for inside in (cycle_of_collectives() == number for number in range(len(before.cycles)))
+    ]
+    assert grown.tolist() == added
+    for number, ns in enumerate(added):
+        own = after.ns[(after.rank == 3) & (after.cycle == number)].sum()
+        assert own >= ns
+
+
+def cycle_of_collectives() -> np.ndarray:
+    one = source()
+    at = one.rank.ops.start[collectives_of(one)]
+    return np.searchsorted(one.cycles.borders, at, "right") - 1
+
+
+def test_a_group_of_which_ranks_are_not_read_blames_nobody() -> None:
+    drawn = draw_groups(source(), [TP, WORLD], every(4), CLOCKS, lateness(60_000, (1,)))
+    some = replace(drawn, attributed=drawn.attributed[:2])
+    found = some.group()
+    assert [one.missing for one in found.parts] == [(2, 3), ()]
+    assert "world (ranks 0-3): Rank 2, 3 of 4 is not read" in found.sentence
+    assert found.paths is None
+
+
+def test_ranks_that_share_no_group_are_refused() -> None:
+    drawn = draw_groups(source(), [TP], lambda _: 0, CLOCKS)
+    some = replace(drawn, attributed=[drawn.attributed[0], drawn.attributed[2]])
+    assert "different process groups" in some.group().refused
+
+
+def test_one_group_that_is_recorded_is_no_assumption() -> None:
+    drawn = draw_groups(source(), [Kind((ALL,))], lambda _: 0, CLOCKS)
+    found = drawn.group()
+    assert not found.several
+    assert "are one process group (as recorded on the collectives)" in found.assumption
+
+
+def test_without_group_data_the_servers_tp_splits_the_ranks_and_this_is_said() -> None:
+    random = np.random.default_rng(11)
+    late = random.integers(0, 80_000, len(collective_kinds()))
+    drawn = draw_groups(
+        source(), [TP], lambda _: 0, CLOCKS, lambda i, rank: int(late[i]) if rank == 3 else 0,
+        recorded=False, listed=False, context={"tp": 2},
+    )  # fmt: skip
+    found = check(drawn, *PAIRS)
+    assert "ranks 2-3 (by the server's tp)" in found.assumption
+
+
+def test_tables_and_json_say_the_group_of_every_row() -> None:
+    drawn = draw_groups(source(), [TP, PIPE], every(18), CLOCKS, lateness(60_000, (0, 1), 9))
+    found = drawn.group()
+    tables = {name: make() for name, make in group_tables.of(found, drawn.attributed).items()}
+    titles = {one.title for one in found.parts}
+    for name in ("rank_clocks", "rank_stages", "matched_collectives"):
+        assert set(tables[name]["group"].to_pylist()) == titles
+        assert tables[name].schema.equals(schema.GROUP[name])
+    rows = tables["matched_collectives"].to_pylist()
+    numbers = Counter(row["collective"] for row in rows)
+    assert set(numbers.values()) == {2}  # every group here has two ranks
+    assert {row["name"] for row in rows if row["kind"] == "nccl.sendrecv"} == {"send", "recv"}
+    tree = group_json(replace(reports.bundled(), group=found))
+    assert tree is not None
+    valid = json.loads(SCHEMA.read_text("utf-8"))["properties"]["group"]
+    jsonschema.Draft202012Validator(valid).validate(tree)
+    assert {one["name"]: one["kinds"] for one in tree["groups"]}["pp (ranks 0, 2)"].keys() == {
+        "nccl.sendrecv"
+    }
+    assert {row["group"] for row in tree["stages"]} == titles
+
+
+def test_every_group_has_its_rows_on_the_terminal() -> None:
+    drawn = draw_groups(source(), [TP, WORLD], every(4), CLOCKS, lateness(60_000, (2,)))
+    file = io.StringIO()
+    print_group(replace(reports.bundled(), group=drawn.group()), console_for(file, 80))
+    lines = file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    for title in ("world (ranks 0-3)", "attn_tp (ranks 0-1)", "attn_tp (ranks 2-3)"):
+        assert title in lines
