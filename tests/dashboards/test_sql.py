@@ -114,6 +114,7 @@ def test_the_configuration_is_locked_and_says_so() -> None:
     assert found["lock_configuration"] == "true"
     assert found["autoload_known_extensions"] == "false"
     assert found["allow_community_extensions"] == "false"
+    assert found["python_enable_replacements"] == "false"
     assert not found["temp_directory"]
     with pytest.raises(UsageError):
         answer("SELECT * FROM enable_logging(storage = 'file', storage_path = '/nowhere')")
