@@ -324,6 +324,27 @@ GROUP = {
 }
 
 
+# What a report adds to the tables that are read: rank to all of them, the others to `ops`.
+RANK = _schema(("rank", pa.int32(), "rank"))
+PLACED = _schema(
+    ("stage?", WORD, "stage it belongs to"),
+    ("activity?", WORD, "what it does: attention, gemm, collective, ..."),
+)
+
+
+def documented() -> dict[str, pa.Schema]:
+    """Every table that a report may have, with the columns it has there."""
+    found = {}
+    for name, table in {**TABLES, **DERIVED, "cycle_log": CYCLE_LOG, **GRAPHS, **GROUP}.items():
+        fields = list(table)
+        if name in TABLES and "rank" not in table.names:
+            fields = [*RANK, *fields]
+        if name == "ops":
+            fields = [*fields, *PLACED]
+        found[name] = pa.schema(fields, metadata=table.metadata)
+    return found
+
+
 def empty(name: str) -> pa.Table:
     """An empty table of that schema."""
     return (TABLES.get(name) or DERIVED[name]).empty_table()
