@@ -20,6 +20,8 @@ class Acceptance:
     simulated: bool = False  # drawn by the server, not earned by a draft
     by_position: tuple[float, ...] = ()  # P(position i accepted), i = 1..k; empty: unknown
     cycles: float | None = None  # verify passes of a sequence that it was counted over
+    rate: float | None = None  # accepted over proposed draft tokens; no bonus token in it
+    convention: str = ""  # what the source counts, where it is not plain
 
     @property
     def conditional(self) -> tuple[float | None, ...]:

@@ -200,10 +200,11 @@ def _report(
 
 def _with_accept(options: Options) -> Reference:
     """What the user gave; the accept length from a file that was named, where none was given."""
-    given, named = options.reference, options.inputs.acceptances
+    given = options.reference
+    named = [one.accept_length for one in options.inputs.served if one.accept_length]
     if given.accept_length is not None or not named:
         return given
-    return replace(given, accept_length=named[0].accept_length)
+    return replace(given, accept_length=named[0])
 
 
 def _group(
