@@ -33,6 +33,7 @@ from specscope.analyzers.shares import counted
 from specscope.analyzers.statistics import median
 from specscope.analyzers.throughput_of import throughput_of
 from specscope.analyzers.unprofiled import Reference, cycle_ns
+from specscope.analyzers.verify_points import verify_by_batch
 from specscope.analyzers.words import EVIDENCE, percent
 from specscope.traces.run import Note, RankTables, Run
 
@@ -152,7 +153,14 @@ def _report(
     facts = rows.facts_of(run, engine, batch, attributed)
     throughput = (
         throughput_of(
-            run, options.reference, options.inputs, facts, shares, reference, median_ns or None
+            run,
+            options.reference,
+            options.inputs,
+            facts,
+            shares,
+            reference,
+            median_ns or None,
+            verify_by_batch(attributed) if counts else {},
         )
         if kind == "speculation"
         else None
