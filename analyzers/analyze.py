@@ -151,16 +151,17 @@ def _report(
     group, group_tables, group_notes = _group(run, options, prepared, attributed, lead)
     cycle_rows = tuple(rows.cycle_rows(attributed, lead))
     facts = rows.facts_of(run, engine, batch, attributed)
+    usable = not decision.withheld
     throughput = (
         throughput_of(
             run,
             options.reference,
             options.inputs,
             facts,
-            shares,
+            shares if usable else [],
             reference,
-            median_ns or None,
-            verify_by_batch(attributed) if counts else {},
+            median_ns if usable and median_ns else None,
+            verify_by_batch(attributed) if counts and usable else {},
         )
         if kind == "speculation"
         else None
@@ -168,6 +169,7 @@ def _report(
     found = [
         *run.notes,
         *options.inputs.notes,
+        *(options.inputs.unused() if throughput is None else []),
         *warnings.no_gpu(refusals.gpu_counts(prepared)),
         *(warnings.host_bound(idle, ask=speculates and unprofiled is None)),
         *notes,

@@ -104,7 +104,11 @@ def _step(found: Throughput, engine: object, line: Line | None) -> Step | None:
     if forwards < 1:
         return None
     if line is None or not found.batch:
-        return Step(draft_ns / forwards, (0.0, 0.0), "what a token costs to verify is not measured: worth at most that")
+        return Step(
+            draft_ns / forwards,
+            (0.0, 0.0),
+            "what a token costs to verify is not measured: worth at most that",
+        )
     low, high = line.per_token_range_ns
     basis = (
         "a verify against a plain step: at most that"
