@@ -114,10 +114,10 @@ def _steps(found: Throughput) -> Iterator[str]:
     if found.positions is not None and found.positions.simulated:
         text += " (of simulated positions)"
     low, high = found.step.verify_ns
-    yield (
-        f"{text}: each costs {time_text(found.step.draft_ns)} to draft and "
-        f"{_times(low, high)} to verify ({found.step.basis})."
-    )
+    cost = f"{time_text(found.step.draft_ns)} to draft"
+    if high > 0:
+        cost += f" and {_times(low, high)} to verify"
+    yield f"{text}: each costs {cost} ({found.step.basis})."
 
 
 def _times(low: float, high: float) -> str:
