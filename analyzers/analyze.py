@@ -33,6 +33,7 @@ from specscope.analyzers.shares import counted
 from specscope.analyzers.statistics import median
 from specscope.analyzers.throughput_of import throughput_of
 from specscope.analyzers.unprofiled import Reference, cycle_ns
+from specscope.analyzers.verify_points import verify_by_batch
 from specscope.analyzers.words import EVIDENCE, percent
 from specscope.traces.run import Note, RankTables, Run
 
@@ -150,9 +151,17 @@ def _report(
     group, group_tables, group_notes = _group(run, options, prepared, attributed, lead)
     cycle_rows = tuple(rows.cycle_rows(attributed, lead))
     facts = rows.facts_of(run, engine, batch, attributed)
+    usable = not decision.withheld
     throughput = (
         throughput_of(
-            run, options.reference, options.inputs, facts, shares, reference, median_ns or None
+            run,
+            options.reference,
+            options.inputs,
+            facts,
+            shares if usable else [],
+            reference,
+            median_ns if usable and median_ns else None,
+            verify_by_batch(attributed) if counts and usable else {},
         )
         if kind == "speculation"
         else None
@@ -160,6 +169,7 @@ def _report(
     found = [
         *run.notes,
         *options.inputs.notes,
+        *(options.inputs.unused() if throughput is None else []),
         *warnings.no_gpu(refusals.gpu_counts(prepared)),
         *(warnings.host_bound(idle, ask=speculates and unprofiled is None)),
         *notes,
@@ -200,10 +210,11 @@ def _report(
 
 def _with_accept(options: Options) -> Reference:
     """What the user gave; the accept length from a file that was named, where none was given."""
-    given, named = options.reference, options.inputs.acceptances
+    given = options.reference
+    named = [one.accept_length for one in options.inputs.served if one.accept_length]
     if given.accept_length is not None or not named:
         return given
-    return replace(given, accept_length=named[0].accept_length)
+    return replace(given, accept_length=named[0])
 
 
 def _group(

@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specscope.analyzers.accept_positions import Sign
 from specscope.analyzers.acceptance import Acceptance
+from specscope.analyzers.device_check import DeviceCheck
+from specscope.analyzers.throughput_growth import Growth
+from specscope.analyzers.token_value import Step, TokenValue
+from specscope.analyzers.verify_cost import Line
+
+DRAFT_STAGES = ("draft", "draft_extend")
 
 Range = tuple[float, float]
 
@@ -52,6 +59,13 @@ class Throughput:
     positions: Acceptance | None = None  # the best source that knows acceptance by position
     others: tuple[Acceptance, ...] = ()  # what further sources say
     stages: tuple[StageCost, ...] = ()
+    sign: Sign | None = None  # what acceptance by position says of the draft
+    verify_line: Line | None = None  # None: fewer than two points were measured
+    step: Step | None = None  # what one more draft token takes of the cycle
+    token_values: tuple[TokenValue, ...] = ()
+    growth: tuple[Growth, ...] = ()
+    device: DeviceCheck | None = None
+    missing: tuple[str, ...] = ()  # what is not known, and what would tell it
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -99,6 +113,19 @@ class Throughput:
         if self.k is None or self.batch is None:
             return None
         return self.batch * (self.k + 1) / self.cycle_ns * 1e9
+
+    @property
+    def free_draft_gain(self) -> float | None:
+        """Highest gain of a draft model for nothing: draft and draft-extend; None: not known."""
+        part = self.stage_ns(*DRAFT_STAGES)
+        return free_gain(self.cycle_ns, part) if self.stages and part > 0 else None
+
+    @property
+    def free_draft_gains(self) -> Range | None:
+        """Its range, by that of the stages."""
+        gains = [free_gain(self.cycle_ns, ns) for ns in self.stage_range_ns(*DRAFT_STAGES)]
+        low, high = gains
+        return (low, high) if low is not None and high is not None else None
 
     def stage_ns(self, *names: str) -> float:
         """What the stages of these names take of the cycle together."""

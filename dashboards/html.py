@@ -18,7 +18,12 @@ from plotly.offline import get_plotlyjs
 
 from specscope import __version__
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, rank_sections, sections
+from specscope.dashboards import (
+    graph_sections,
+    rank_sections,
+    sections,
+    throughput_sections,
+)
 from specscope.dashboards.cycle_slice import CycleSlice, chosen_cycles, parts_of
 from specscope.dashboards.figures import MOST_BARS, parts_figure, timeline_figure
 from specscope.dashboards.grid import Grid
@@ -141,6 +146,10 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
     if stages is not None:
         yield _table(stages)
         yield from (f"<p>{_escape(line)}</p>" for line in sections.below_the_stages(report))
+    given = throughput_sections.throughput_lines(report)
+    if given:
+        yield "<h2>What the cycle gives</h2>"
+        yield _bullets(given)
     for line in rank_sections.group_lines(report):
         yield f"<h2>All ranks together</h2><p>{_escape(line)}</p>"
     if pieces:
@@ -148,6 +157,7 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
     every_rank = max(len(sections.rank_numbers(report)), 1)
     grids = [
         *sections.rank_grids(report, every_rank),
+        *throughput_sections.throughput_grids(report),
         *rank_sections.group_grids(report),
         sections.activity_grid(report, _MOST_ACTIVITIES),
         *graph_sections.graph_grids(report),

@@ -16,6 +16,7 @@ from specscope.analyzers.shares import StageShare
 from specscope.dashboards.checked import Checked
 from specscope.dashboards.json_graphs import graphs_json
 from specscope.dashboards.json_group import group_json
+from specscope.dashboards.json_throughput import throughput_json
 from specscope.dashboards.json_values import figure as _figure
 from specscope.dashboards.json_values import interval_ns as _interval_ns
 from specscope.dashboards.json_values import ns as _ns
@@ -56,6 +57,7 @@ def as_json(report: Report, checked: Sequence[Checked] = ()) -> Json:
         "activities": _activities(report),
         "other_activity_share": _share(report.other_share),
         "unprofiled": _unprofiled(report),
+        "throughput": throughput_json(report),
         "graphs": graphs_json(report),
         "group": group_json(report),
         "coverage": _coverage(report),

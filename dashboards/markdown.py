@@ -10,7 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, rank_sections, sections
+from specscope.dashboards import (
+    graph_sections,
+    rank_sections,
+    sections,
+    throughput_sections,
+)
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.safe_text import clean, clean_lines
 
@@ -53,6 +58,10 @@ def _head(report: Report) -> Iterator[str]:
     if stages is not None:
         yield from _table(stages)
     yield from (escape(line) for line in sections.below_the_stages(report))
+    given = throughput_sections.throughput_lines(report)
+    if given:
+        yield "What the cycle gives:"
+        yield _bullets(given)
     yield from (escape(f"All ranks: {line}") for line in rank_sections.group_lines(report))
     if sections.notes(report):
         notes = (f"{n.text} (mend: {n.mend})" if n.mend else n.text for n in sections.notes(report))
@@ -66,6 +75,7 @@ def _details(report: Report) -> Iterator[str]:
     every_rank = max(len(sections.rank_numbers(report)), 1)
     grids = [
         *sections.rank_grids(report, every_rank),
+        *throughput_sections.throughput_grids(report),
         *rank_sections.group_grids(report),
         sections.activity_grid(report, _MOST_ACTIVITIES),
         *graph_sections.graph_grids(report),

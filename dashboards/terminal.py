@@ -11,7 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, rank_sections, sections, size_sections
+from specscope.dashboards import (
+    graph_sections,
+    rank_sections,
+    sections,
+    size_sections,
+    throughput_sections,
+)
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.layout import BOLD, DIM, fitting, grid_lines, grid_width, hanging, packed
 from specscope.dashboards.palette import stage_colour
@@ -103,6 +109,12 @@ def _blocks(report: Report, console: Console, colours: bool) -> Iterator[list[Te
         for text in sections.below_the_stages(report):
             lines += hanging(text, console, indent=0)
         yield lines
+    given = throughput_sections.throughput_lines(report)
+    if given:
+        lines = [Text("What the cycle gives", BOLD)]
+        for text in given:
+            lines += hanging(text, console)
+        yield lines
     for text in rank_sections.group_lines(report):
         yield [Text("All ranks together", BOLD), *hanging(text, console, indent=0)]
     for grid in _grids(report, console.width):
@@ -126,6 +138,7 @@ def _grids(report: Report, width: int) -> Iterator[Grid]:
         2,
     )
     yield from sections.rank_grids(report, in_a_row)
+    yield from throughput_sections.throughput_grids(report)
     yield from rank_sections.group_grids(report)
     activities = fitting(lambda most: sections.activity_grid(report, most), (4, 3, 2), width)
     if activities is not None:
