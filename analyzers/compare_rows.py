@@ -20,7 +20,7 @@ SMALLEST_KERNEL_SHARE: Final = 0.005
 _ALWAYS: Final = (kinds.CYCLE, kinds.STAGE, kinds.IDLE, kinds.COUNT)
 # Added to the standard error, and the least change that is ever called one, by unit; times as a
 # share of the shorter cycle.
-ERROR_FLOOR: Final = {"ns": 0.0002, "count": 0.1, "share": 0.002}
+ERROR_FLOOR: Final = {"ns": 0.0001, "count": 0.1, "share": 0.002}
 LEAST_CHANGE: Final = {"ns": 0.0005, "count": 0.5, "share": 0.01}
 
 

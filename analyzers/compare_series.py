@@ -292,37 +292,48 @@ class _RankOps:
     def families(self, kernels: dict[tuple[str, str, str], Kernel]) -> dict[Key, Float]:
         """Exclusive time of each kernel family by stage and activity; adds to `kernels`."""
         self._count_kernels(kernels)
-        found: dict[Key, Float] = {}
         rows = np.flatnonzero((self.work_place >= 0) & self.is_kernel[self.work_op])
-        op = self.work_op[rows]
-        group = np.stack([self.stage[op], self.activity[op], self.name[op]])
-        for stage, activity, name in np.unique(group, axis=1).T.tolist():
-            mine = rows[(group == np.array([[stage], [activity], [name]])).all(axis=0)]
+        kinds_of, ns = self._by_kernel(
+            self.work_op[rows], self.work_place[rows], self.work_ns[rows]
+        )
+        found: dict[Key, Float] = {}
+        for (stage, activity, name), values in zip(kinds_of, ns, strict=True):
             where, what = self.stages[stage], ACTIVITIES[activity]
             key = Key(kinds.KERNEL, where, what, self.family[name])
-            values = np.bincount(
-                self.work_place[mine], weights=self.work_ns[mine], minlength=self.count
-            )
             found[key] = found.get(key, np.zeros(self.count)) + values
             kernels[where, what, self.names[name]].ns += int(values.sum())
         return found
 
     def _count_kernels(self, kernels: dict[tuple[str, str, str], Kernel]) -> None:
-        """Calls of each kernel inside the chosen cycles; in the capture where there are none."""
-        inside = self.op_place >= 0 if self.count else np.ones(len(self.name), dtype=bool)
-        seen = np.flatnonzero(inside & self.is_kernel)
-        width = max(self.count, 1)
-        group = np.stack([self.stage[seen], self.activity[seen], self.name[seen]])
-        kind, at = np.unique(group, axis=1, return_inverse=True)
-        at = at.reshape(-1)
-        place = np.maximum(self.op_place[seen], 0)
-        calls = np.bincount(at * width + place, minlength=kind.shape[1] * width)
-        for row, (stage, activity, name) in enumerate(kind.T.tolist()):
-            own = calls[row * width : (row + 1) * width]
+        """Calls of each kernel that works in the chosen cycles; in the capture without any."""
+        if self.count:
+            worked = np.zeros(len(self.name), dtype=bool)
+            worked[self.work_op[self.work_place >= 0]] = True
+            seen = np.flatnonzero(self.is_kernel & (worked | (self.op_place >= 0)))
+        else:
+            seen = np.flatnonzero(self.is_kernel)
+        inside = np.maximum(self.op_place[seen], 0)
+        weight = (self.op_place[seen] >= 0) | (self.count == 0)
+        kinds_of, calls = self._by_kernel(seen, inside, weight.astype(np.int64))
+        for (stage, activity, name), own in zip(kinds_of, calls, strict=True):
             key = self.stages[stage], ACTIVITIES[activity], self.names[name]
             kernel = kernels.setdefault(key, Kernel(self.family[name]))
             kernel.calls += int(own.sum())
             kernel.cycles.update(np.flatnonzero(own).tolist())
+
+    def _by_kernel(
+        self, op: Int, place: Int, weight: Int
+    ) -> tuple[list[tuple[int, int, int]], Float]:
+        """Sums of `weight` by (stage, activity, name) of the ops and by place."""
+        shape = (len(STAGES), len(ACTIVITIES), max(len(self.names), 1))
+        code = np.ravel_multi_index((self.stage[op], self.activity[op], self.name[op]), shape)
+        distinct, at = np.unique(code, return_inverse=True)
+        width = max(self.count, 1)
+        sums = np.bincount(
+            at * width + place, weights=weight, minlength=len(distinct) * width
+        ).reshape(len(distinct), width)
+        stage, activity, name = np.unravel_index(distinct, shape)
+        return list(zip(stage.tolist(), activity.tolist(), name.tolist(), strict=True)), sums
 
     def _per_cycle(self, place: Int) -> Float:
         counts = np.bincount(place[place >= 0], minlength=self.count)

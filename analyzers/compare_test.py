@@ -3,16 +3,14 @@
 The cycles of each side are cut, in order, into blocks of equal length: 4 at least, as many as
 the root of the cycles of the shorter side, so that cycles that resemble their neighbours do not
 count as so many witnesses. A row's statistic is the difference of the sides' means over its
-standard error (Welch), with a constant added to the error: rows that never vary must not win by
-dividing by nothing (Tusher, Tibshirani and Chu 2001). The blocks are dealt anew to the two sides
-in every possible way (above 5,000 ways 2,000 of them, with a fixed seed), and each time the
-largest statistic over all rows is kept (Westfall and Young 1993, single step). A row differs
-when its own exceeds that largest one in all but 5 % of the ways: so the chance of naming any row
-of two equal runs is 5 % at most, however the rows hang together.
-
-Before, values beyond the pooled median by more than 5 MAD are drawn in to there: one long cycle
-must not hide, nor make, a difference. That bound is the same for every dealing, so the test stays
-exact.
+standard error: by the scatter of cycles or by that of blocks, whichever is larger, plus a
+constant, for a row that never varies must not win by dividing by nothing (Tusher, Tibshirani and
+Chu 2001). The blocks are dealt anew to the two sides in every possible way (above 5,000 ways in
+2,000 of them, with a fixed seed), and each time the largest statistic over all rows is kept
+(Westfall and Young 1993, single step). A row differs when its own exceeds that largest one in all
+but 5 % of the ways: so the chance of naming any row of two equal runs is 5 % at most, however the
+rows hang together. It has to exceed as well what comes out when each side's own mean is taken off
+first: else the smallest change that could be shown would look smaller beside a large one.
 """
 
 from __future__ import annotations
@@ -38,8 +36,7 @@ _STUDENT = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
 )
-_MADS = 5.0
-_MAD_OF_NORMAL = 1.4826
+_STUDENT_BEYOND = 2.0
 
 
 @dataclass(frozen=True)
@@ -59,18 +56,18 @@ class Tested:
 def test(a: Float, b: Float, error_floor: Float) -> Tested:
     """Compare the cycles of two runs: `a` and `b` are [cycle, row], floors by row."""
     blocks = _blocks(len(a), len(b))
-    pooled = _drawn_in(np.concatenate([a, b]))
-    means = np.concatenate(
-        [_block_means(pooled[: len(a)], blocks[0]), _block_means(pooled[len(a) :], blocks[1])]
-    )
+    starts = np.concatenate([_starts(len(a), blocks[0]), len(a) + _starts(len(b), blocks[1])])
     dealt, exact = _dealings(*blocks)
-    difference, statistic, error = _statistics(means, dealt, blocks[0], error_floor)
+    recorded = _Blocks(np.concatenate([a, b]), starts)
+    difference, statistic, error = _statistics(recorded, dealt, error_floor)
     largest = np.sort(statistic.max(axis=1))[::-1]
     allowed = math.floor(LEVEL * len(dealt) + 1e-9)
-    # A hair above: equal dealings give equal statistics up to rounding.
-    edge = largest[allowed] * (1 + 1e-9) if allowed < len(largest) else math.inf
-    if allowed < _equal_ways(blocks):
-        edge = math.inf
+    edge = math.inf
+    if allowed >= _equal_ways(blocks):
+        centred = np.concatenate([a - a.mean(axis=0), b - b.mean(axis=0)])
+        _, apart, _ = _statistics(_Blocks(centred, starts), dealt, error_floor)
+        # A hair above: equal dealings give equal statistics up to rounding.
+        edge = (1 + 1e-9) * max(largest[allowed], np.sort(apart.max(axis=1))[::-1][allowed])
     own = statistic[0]
     p = (largest[None, :] >= own[:, None] * (1 - 1e-9)).mean(axis=1)
     noise = _student(sum(blocks) - 2) * (error - error_floor)
@@ -98,48 +95,57 @@ def _blocks(a: int, b: int) -> tuple[int, int]:
     return max(round(a / length), 1), max(round(b / length), 1)
 
 
-def _block_means(values: Float, blocks: int) -> Float:
-    edges = np.linspace(0, len(values), blocks + 1).round().astype(np.int64)
-    sums = np.add.reduceat(values, edges[:-1], axis=0)
-    out: Float = sums / np.diff(edges)[:, None]
-    return out
+def _starts(cycles: int, blocks: int) -> Int:
+    """First cycle of each block, as even as whole cycles allow."""
+    return np.linspace(0, cycles, blocks + 1).round().astype(np.int64)[:-1]
 
 
-def _drawn_in(values: Float) -> Float:
-    """Values beyond 5 MAD of their row's median, drawn in to there."""
-    middle = np.median(values, axis=0)
-    reach = _MADS * _MAD_OF_NORMAL * np.median(np.abs(values - middle), axis=0)
-    out: Float = np.clip(values, middle - reach, middle + reach)
-    return out
+def _dealings(a: int, b: int) -> tuple[Float, bool]:
+    """Ways to deal the blocks, the first as recorded: [way, block], 1 where it goes to side A."""
+    exact = math.comb(a + b, a) <= MOST_EXACT
+    if exact:
+        chosen = np.array(list(itertools.combinations(range(a + b), a)), np.int64)
+    else:
+        rng = np.random.default_rng(SEED)
+        chosen = rng.random((DRAWS, a + b)).argsort(axis=1)[:, :a]
+        chosen[0] = np.arange(a)
+    dealt = np.zeros((len(chosen), a + b))
+    np.put_along_axis(dealt, chosen, 1.0, axis=1)
+    return dealt, exact
 
 
-def _dealings(a: int, b: int) -> tuple[Int, bool]:
-    """Ways to deal the blocks, the first as recorded: [way, block], side A's first."""
-    whole = np.arange(a + b)
-    if math.comb(a + b, a) <= MOST_EXACT:
-        rows = []
-        for first in itertools.combinations(range(a + b), a):
-            rows.append([*first, *np.setdiff1d(whole, first).tolist()])
-        return np.array(rows, np.int64), True
-    rng = np.random.default_rng(SEED)
-    dealt = rng.random((DRAWS, a + b)).argsort(axis=1)
-    dealt[0] = whole
-    return dealt, False
+class _Blocks:
+    """Sums of each block, by [block, row]: all that a dealing needs."""
+
+    def __init__(self, cycles: Float, starts: Int) -> None:
+        # Less the mean of all: sums of squares then keep their digits.
+        values = cycles - cycles.mean(axis=0)
+        self.size = np.diff(np.append(starts, len(cycles))).astype(np.float64)
+        self.sum = np.add.reduceat(values, starts, axis=0)
+        self.squares = np.add.reduceat(values**2, starts, axis=0)
+
+    def side(self, dealt: Float) -> tuple[Float, Float]:
+        """Mean of a side and its squared error, by [way, row]."""
+        count = (dealt @ self.size)[:, None]
+        blocks = dealt.sum(axis=1)[:, None]
+        mean = dealt @ self.sum / count
+        of_cycles = (dealt @ self.squares - count * mean**2) / np.maximum(count - 1, 1) / count
+        # Scatter of the blocks' sums about what the mean makes of their sizes.
+        size = self.size[:, None]
+        apart = (
+            dealt @ self.sum**2
+            - 2 * mean * (dealt @ (size * self.sum))
+            + mean**2 * (dealt @ size**2)
+        )
+        of_blocks = apart / count**2 * blocks / np.maximum(blocks - 1, 1)
+        return mean, np.maximum(np.maximum(of_cycles, of_blocks), 0.0)
 
 
-def _statistics(
-    means: Float, dealt: Int, of_a: int, error_floor: Float
-) -> tuple[Float, Float, Float]:
+def _statistics(of: _Blocks, dealt: Float, error_floor: Float) -> tuple[Float, Float, Float]:
     """Difference and error as recorded, by row; the statistic by [way, row]."""
-    # Sums by matrix products: a tensor of all dealings would not fit a small machine.
-    in_a = np.zeros(dealt.shape)
-    np.put_along_axis(in_a, dealt[:, :of_a], 1.0, axis=1)
-    centred = means - means.mean(axis=0)
-    of_b = dealt.shape[1] - of_a
-    mean_a, square_a = in_a @ centred / of_a, in_a @ centred**2
-    mean_b, square_b = (1 - in_a) @ centred / of_b, (1 - in_a) @ centred**2
-    error = np.sqrt(_squared_error(square_a, mean_a, of_a) + _squared_error(square_b, mean_b, of_b))
-    error += error_floor
+    mean_a, squared_a = of.side(dealt)
+    mean_b, squared_b = of.side(1 - dealt)
+    error = np.sqrt(squared_a + squared_b) + error_floor
     difference = mean_b - mean_a
     return difference[0], np.abs(difference) / error, error[0]
 
@@ -147,12 +153,4 @@ def _statistics(
 def _student(freedom: int) -> float:
     if freedom < 1:
         return math.inf
-    return _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else 2.0
-
-
-def _squared_error(square: Float, mean: Float, count: int) -> Float:
-    """Of a mean, from the sum of squares."""
-    if count < 2:
-        return np.zeros_like(mean)
-    out: Float = np.maximum(square - count * mean**2, 0.0) / (count - 1) / count
-    return out
+    return _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _STUDENT_BEYOND
