@@ -56,7 +56,7 @@ def _head(report: Report) -> Iterator[str]:
     yield "\n".join(lines)
     stages = sections.stage_grid(report)
     if stages is not None:
-        yield from _table(stages)
+        yield from table(stages)
     yield from (escape(line) for line in sections.below_the_stages(report))
     given = throughput_sections.throughput_lines(report)
     if given:
@@ -66,7 +66,7 @@ def _head(report: Report) -> Iterator[str]:
     if sections.notes(report):
         notes = (f"{n.text} (mend: {n.mend})" if n.mend else n.text for n in sections.notes(report))
         yield "Warnings:"
-        yield _bullets(notes)
+        yield bullets(notes)
 
 
 def _details(report: Report) -> Iterator[str]:
@@ -84,8 +84,8 @@ def _details(report: Report) -> Iterator[str]:
     ]
     for grid in grids:
         if grid is not None:
-            yield from _table(grid)
-    yield _bullets(
+            yield from table(grid)
+    yield bullets(
         [
             *sections.coverage_lines(report),
             *rank_sections.clock_lines(report),
@@ -95,17 +95,18 @@ def _details(report: Report) -> Iterator[str]:
     )
     files = sections.file_grid(report)
     if files is not None:
-        yield from _table(files)
+        yield from table(files)
     listed = sections.listed_lines(report)
     if listed:
-        yield _bullets(f"left out: {line}" for line in listed)
+        yield bullets(f"left out: {line}" for line in listed)
     yield "</details>"
     if report.verdict.recapture:
         yield sections.recapture_lead(report)
         yield "\n".join(["```sh", *clean_lines(report.verdict.recapture), "```"])
 
 
-def _table(grid: Grid) -> Iterator[str]:
+def table(grid: Grid) -> Iterator[str]:
+    """A grid as a table, its title before it."""
     if grid.title:
         yield escape(f"{grid.title}  {grid.note}".rstrip())
     rules = ["---" if grid.is_left(index) else "--:" for index in range(len(grid.columns))]
@@ -121,5 +122,6 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _bullets(lines: Iterable[str]) -> str:
+def bullets(lines: Iterable[str]) -> str:
+    """A list."""
     return "\n".join(f"- {escape(line)}" for line in lines)

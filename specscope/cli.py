@@ -11,6 +11,7 @@ import click
 
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
+from specscope.compare_cli import compare_command
 from specscope.convert_cli import convert_command
 from specscope.measured_options import measured_options
 from specscope.option_types import Expanded, Positive, Size
@@ -281,6 +282,7 @@ def _group(context: click.Context) -> None:
     \b
     specscope analyze traces/     (or just: analyze traces/)
     specscope ranks traces/       is the wire slow, or is a rank late?
+    specscope compare a/ b/       what changed, and is it more than noise?
     specscope capture --url http://localhost:30000
     specscope record -- vllm serve ...
     """
@@ -292,6 +294,7 @@ def _group(context: click.Context) -> None:
 _group.add_command(analyze_command)
 _group.add_command(ranks_command)
 _group.add_command(query_command)
+_group.add_command(compare_command)
 _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)
