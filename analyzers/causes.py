@@ -37,6 +37,7 @@ class Finding:
     beside: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # figures that are not known
+    ask: str = ""  # what to give or to record for the first of them
     figures: Mapping[str, float] = field(default_factory=dict)  # what texts and gain rest on
     mend: Mend | None = None
     flags: tuple[Flag, ...] = ()  # of the run's own engine and version
@@ -88,11 +89,11 @@ def _mended(one: Finding, engine: str | None, version: str | None) -> Finding:
     flags = mend.of(engine, version)
     name = next((word for word in ENGINES if word in (engine or "").lower()), None)
     if name is None:
-        why = "not known which engine this is"
+        why = "which engine this is, no one says"
     elif not version and any(flag.engine == name for flag in mend.flags):
-        why = f"not known which version of {name} this is"
+        why = f"which version of {name} this is, no one says"
     else:
-        why = f"none known in {name} {version or ''}".rstrip()
+        why = f"{name} {version or ''}".rstrip()
     return replace(one, mend=mend, flags=flags, no_flag="" if flags else why)
 
 
@@ -118,16 +119,14 @@ def _finding(cause: Cause, table: figures.Figures) -> Finding:
     else:
         state = "suspected" if any(one.refutes for one in against) else "seen"
     shown = state in ("seen", "suspected")
-    missing: list[str] = []
-    if state == "open":
-        missing = [
-            name
-            for sign, answer in zip(cause.signs, answers, strict=True)
-            if answer is None
-            for one in sign
-            for name in one.figures
-            if name not in local
-        ]
+    unknown = [
+        condition
+        for sign, answer in zip(cause.signs, answers, strict=True)
+        if state == "open" and answer is None
+        for condition in sign
+        if condition.holds(local) is None
+    ]
+    missing = [[name for name in one.figures if name not in local] for one in unknown]
     signs = [one for sign in cause.signs for one in sign if one.holds(local)]
     beside = [one for one in cause.beside if one.holds(local)]
     told = [*signs, *beside, *against]
@@ -140,9 +139,14 @@ def _finding(cause: Cause, table: figures.Figures) -> Finding:
         tuple(_texts(signs, local)),
         tuple(_texts(beside, local)) if shown else (),
         tuple(_texts(against, local)) if shown else (),
-        tuple(dict.fromkeys(missing)),
+        tuple(dict.fromkeys(name for names in missing for name in names)),
+        _ask(missing[0]) if missing else "",
         {name: local[name] for name in names if name in local},
     )
+
+
+def _ask(names: list[str]) -> str:
+    return "; ".join(dict.fromkeys(figures.words()[name].ask for name in names))
 
 
 def _any(sign: Sign, table: figures.Figures) -> bool | None:

@@ -35,9 +35,7 @@ class Word:
 def words() -> Mapping[str, Word]:
     """Every figure by its name."""
     rules = bundled("figures.toml")
-    stages, measures, parts, ask = (
-        rules[key] for key in ("stages", "measures", "parts", "ask")
-    )
+    stages, measures, parts, ask = (rules[key] for key in ("stages", "measures", "parts", "ask"))
     found = {}
     for stage, stage_meaning in stages.items():
         for measure, of in measures.items():
@@ -130,7 +128,11 @@ FORMULAS: Final[tuple[_Formula, ...]] = (
     ("break_even", ("cycle.ms", "plain.step.ms"), _over),
     ("speed_up", ("accept_length", "break_even"), _over),
     ("speed_up", ("tokens_per_second", "plain.tokens_per_second"), _over),
-    ("tokens_per_second", ("batch", "accept_length", "cycle.ms"), lambda b, a, ms: _over(1e3 * b * a, ms)),
+    (
+        "tokens_per_second",
+        ("batch", "accept_length", "cycle.ms"),
+        lambda b, a, ms: _over(1e3 * b * a, ms),
+    ),
     ("cycle.work.ms", ("cycle.ms", "cycle.idle.ms"), lambda whole, idle: whole - idle),
     ("cycle.idle.ms", ("cycle.ms", "cycle.work.ms"), lambda whole, work: whole - work),
     ("verify.ratio", ("verify.work.ms", "plain.step.ms"), _over),

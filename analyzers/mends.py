@@ -11,6 +11,13 @@ from typing import Any, Final
 from specscope.analyzers.name_rules import bundled
 
 ENGINES: Final = ("sglang", "vllm")
+# Where a flag stands, and how it is written.
+FORMS: Final = {
+    "option": "{}",
+    "environment": "{}",
+    "speculative": '--speculative-config "{}"',
+    "pass": '--compilation-config "pass_config" "{}"',
+}
 
 
 @dataclass(frozen=True)
@@ -18,10 +25,16 @@ class Flag:
     """One option of one engine: the versions that have it, and what it does here."""
 
     engine: str
-    flag: str
-    first: str  # earliest version seen with it; "" where none was read without it
-    last: str  # last version seen with it; "" where the newest that was read has it
+    name: str
+    where: str  # a key of FORMS
+    first: str  # earliest version that was read and has it
+    last: str  # latest version that was read and has it; "" where the newest has it
     does: str
+
+    @property
+    def flag(self) -> str:
+        """As a command line or an environment has it."""
+        return FORMS[self.where].format(self.name)
 
     def fits(self, engine: str | None, version: str | None) -> bool:
         """Does this engine have it in this version?"""
@@ -30,8 +43,9 @@ class Flag:
         number = release(version)
         if number is None:
             return False
-        after = not self.first or number >= (release(self.first) or ())
-        return after and (not self.last or number <= (release(self.last) or ()))
+        if number < _known(self.first):
+            return False
+        return not self.last or number <= _known(self.last)
 
 
 @dataclass(frozen=True)
@@ -57,6 +71,19 @@ def release(version: str | None) -> tuple[int, ...] | None:
     return tuple(int(part) for part in found[1].split(".")) if found else None
 
 
+def _known(version: str) -> tuple[int, ...]:
+    number = release(version)
+    if number is None:
+        raise ValueError(f"{version!r} is no version")
+    return number
+
+
+@cache
+def read_versions(engine: str) -> tuple[str, ...]:
+    """The versions of that engine whose flags were read, oldest first."""
+    return tuple(bundled("mends.toml")["read"][engine])
+
+
 @cache
 def mends() -> Mapping[str, Mend]:
     """All mends by their key."""
@@ -65,7 +92,7 @@ def mends() -> Mapping[str, Mend]:
 
 def _mend(row: dict[str, Any]) -> Mend:
     flags = tuple(
-        Flag(one["engine"], one["flag"], one["first"], one["last"], one["does"])
+        Flag(one["engine"], one["flag"], one["where"], one["first"], one["last"], one["does"])
         for one in row.get("flags", ())
     )
     return Mend(row["key"], row["advice"], flags)

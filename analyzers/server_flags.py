@@ -13,8 +13,17 @@ from typing import Any, Final
 # Figure: the arguments that give it, as in a mapping; a dot goes into JSON. Of several numbers
 # the largest counts. Sizes of vLLM's graphs are tokens, so they are no batch and not read here.
 PLACES: Final[dict[str, tuple[str, ...]]] = {
-    "graph.batch": ("cuda_graph_bs", "cuda_graph_max_bs"),
+    "graph.batch": (
+        "cuda_graph_bs",
+        "cuda_graph_max_bs",
+        "cuda_graph_bs_decode",
+        "cuda_graph_max_bs_decode",
+    ),
     "draft.tp": ("speculative_config.draft_tensor_parallel_size",),
+}
+# Figure: the arguments that say yes by being there.
+SWITCHES: Final[dict[str, tuple[str, ...]]] = {
+    "graph.off": ("disable_cuda_graph", "enforce_eager"),
 }
 _WORD_LIMIT: Final = 1 << 16
 
@@ -27,7 +36,17 @@ def flags(server_args: Any) -> dict[str, float]:
         numbers = [n for place in places for n in _numbers(_at(told, place))]
         if numbers:
             found[figure] = max(numbers)
+    for figure, places in SWITCHES.items():
+        if told:
+            found[figure] = float(any(_is_on(told.get(place)) for place in places))
     return found
+
+
+def _is_on(value: Any) -> bool:
+    """An option without a value, or one that says so."""
+    if isinstance(value, list):
+        return not value or str(value[0]).lower() in ("true", "1")
+    return value is True
 
 
 def _mapping(server_args: Any) -> dict[str, Any]:

@@ -32,9 +32,7 @@ def of(report: Report) -> Figures:
     """Every figure that the report gives."""
     table: Figures = dict(_decision(report))
     table |= server_flags.flags(report.run.context.get("server_args"))
-    shares = {
-        row.stage: row for row in report.shares if row.rank is None and row.stage in _STAGES
-    }
+    shares = {row.stage: row for row in report.shares if row.rank is None and row.stage in _STAGES}
     lengths = [row.median_ns for row in report.cycles if row.leads]
     if report.blind:
         return table | {"blind": 1.0}
@@ -46,7 +44,10 @@ def of(report: Report) -> Figures:
     if placed:
         table["placed.share"] = min(placed)
     for row in shares.values():
-        table |= {f"{row.stage}.ms": row.total_ns / 1e6, f"{row.stage}.share": row.cycle_share.value}
+        table |= {
+            f"{row.stage}.ms": row.total_ns / 1e6,
+            f"{row.stage}.share": row.cycle_share.value,
+        }
     if report.on_host:
         return table
     table["blind"] = 0.0

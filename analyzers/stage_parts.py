@@ -65,10 +65,8 @@ def idle_rows(counts: Sequence[Counted]) -> Iterator[StageIdle]:
             )
 
 
-def between_rows(
-    attributed: Sequence[Attribution], leading: Sequence[Bool]
-) -> Iterator[StageIdle]:
-    """Idle between cycles by cause, as stage `between`: of schedule, and before the next opening."""
+def between_rows(attributed: Sequence[Attribution], leading: Sequence[Bool]) -> Iterator[StageIdle]:
+    """Idle between cycles, as stage `between`: of schedule, and before the next opening."""
     tables = [
         (_between(one, rows), one.cycles.ns[rows])
         for one, rows in zip(attributed, leading, strict=True)

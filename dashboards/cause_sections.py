@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from specscope.analyzers.figures import words
 from specscope.analyzers.report import Report
 from specscope.dashboards.safe_text import clean
 
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
     from specscope.analyzers.causes import Finding
 
 TITLE: Final = "Why, and what to do"
+# More causes than these are called by their numbers.
+_MOST_TITLES: Final = 3
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def bound_text(one: Finding) -> str:
 def flag_line(one: Finding) -> str:
     """The flags that the run's own engine and version have."""
     if not one.flags:
-        return "flag: " + clean(one.no_flag)
+        return f"no flag known: {clean(one.no_flag)}" if one.no_flag else "no flag known"
     return "flag: " + "; ".join(clean(f"{flag.flag} ({flag.does})", 200) for flag in one.flags)
 
 
@@ -62,12 +63,14 @@ def open_lines(report: Report) -> list[str]:
     """The causes that cannot be told, by what would tell them."""
     if report.causes is None:
         return []
-    asked: dict[str, list[str]] = {}
+    asked: dict[str, list[Finding]] = {}
     for one in report.causes.of("open"):
-        asks = dict.fromkeys(words()[name].ask for name in one.missing)
-        asked.setdefault("; ".join(asks), []).append(one.cause.title)
-    return [f"not decidable: {_listed(titles)}: {ask}" for ask, titles in asked.items()]
+        asked.setdefault(one.ask, []).append(one)
+    return [f"Not decidable: {_listed(found)}. To decide: {ask}" for ask, found in asked.items()]
 
 
-def _listed(titles: Sequence[str]) -> str:
+def _listed(found: Sequence[Finding]) -> str:
+    if len(found) > _MOST_TITLES:
+        return f"{', '.join(one.id for one in found)} (docs/causes.md)"
+    titles = [one.cause.title for one in found]
     return ", ".join((titles[0], *(title[:1].lower() + title[1:] for title in titles[1:])))
