@@ -111,6 +111,11 @@ _Formula = tuple[str, tuple[str, ...], Callable[..., float]]
 # name, inputs, formula; of several for one name the first whose inputs are known.
 FORMULAS: Final[tuple[_Formula, ...]] = (
     ("accept_length", ("accepted", "cycles"), lambda a, n: 1 + _over(a, n)),
+    (
+        "accept_length",
+        ("acceptance_probability", "k"),
+        lambda p, k: k + 1 if p == 1 else (1 - p ** (k + 1)) / (1 - p),
+    ),
     ("acceptance_rate", ("accepted", "drafted"), _over),
     ("accept_length.most", ("k",), lambda k: k + 1),
     ("draft_tokens", ("k",), lambda k: k + 1),
@@ -126,6 +131,7 @@ FORMULAS: Final[tuple[_Formula, ...]] = (
     ("plain.step.ms", ("batch", "plain.tokens_per_second"), lambda b, rate: _over(1e3 * b, rate)),
     ("break_even", ("server.cycle.ms", "plain.step.ms"), _over),
     ("break_even", ("cycle.ms", "plain.step.ms"), _over),
+    ("break_even", ("accept_length", "speed_up"), _over),
     ("speed_up", ("accept_length", "break_even"), _over),
     ("speed_up", ("tokens_per_second", "plain.tokens_per_second"), _over),
     (
