@@ -35,13 +35,9 @@ class Condition:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """The figures that decide it."""
-        return (self.figure, self.value) if isinstance(self.value, str) else (self.figure,)
-
-    @property
-    def told(self) -> tuple[str, ...]:
-        """The figures that its text tells."""
-        return tuple(FIGURE_IN_TEXT.findall(self.text))
+        """The figures that decide it or that its text tells: all must be known."""
+        value = (self.value,) if isinstance(self.value, str) else ()
+        return tuple(dict.fromkeys((self.figure, *value, *FIGURE_IN_TEXT.findall(self.text))))
 
     def holds(self, table: Mapping[str, float]) -> bool | None:
         """Does it hold? None where a figure is not known."""
@@ -98,7 +94,7 @@ def _cause(row: dict[str, Any]) -> Cause:
         bool(gain.get("idle", False)),
         (ratio[0], ratio[1]) if ratio else None,
     )
-    named = {name for one in found.conditions for name in (*one.figures, *one.told)}
+    named = {name for one in found.conditions for name in one.figures}
     named |= {name for names in found.removes for name in names} | set(found.ratio or ())
     if unknown := named - set(words()):
         raise ValueError(f"{found.id}: no figures {sorted(unknown)}")

@@ -12,7 +12,6 @@ and nothing else changes. It is made on the cycle without a profiler where that 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -130,7 +129,7 @@ def _finding(cause: Cause, table: figures.Figures) -> Finding:
     signs = [one for sign in cause.signs for one in sign if one.holds(local)]
     beside = [one for one in cause.beside if one.holds(local)]
     told = [*signs, *beside, *against]
-    names = dict.fromkeys([name for one in told for name in (*one.figures, *one.told)] + used)
+    names = dict.fromkeys([name for one in told for name in one.figures] + used)
     return Finding(
         cause,
         state,
@@ -188,9 +187,7 @@ def written(name: str, table: Mapping[str, float]) -> str:
     >>> written("draft.share", {"draft.share": 0.0311}), written("cycle.ms", {"cycle.ms": 0.13})
     ('3.1 %', '130 us')
     """
-    value = table.get(name)
-    if value is None or not math.isfinite(value):
-        return "an unknown share" if name.endswith("share") else "an unknown number"
+    value = table[name]
     unit = figures.words()[name].unit
     if unit == "share":
         return percent(value)
