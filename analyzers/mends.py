@@ -30,6 +30,7 @@ class Flag:
     first: str  # earliest version that was read and has it
     last: str  # latest version that was read and has it; "" where the newest has it
     does: str
+    narrowed: str = ""  # why versions that have it are left out; "": none is
 
     @property
     def flag(self) -> str:
@@ -92,7 +93,15 @@ def mends() -> Mapping[str, Mend]:
 
 def _mend(row: dict[str, Any]) -> Mend:
     flags = tuple(
-        Flag(one["engine"], one["flag"], one["where"], one["first"], one["last"], one["does"])
+        Flag(
+            one["engine"],
+            one["flag"],
+            one["where"],
+            one["first"],
+            one["last"],
+            one["does"],
+            one.get("narrowed", ""),
+        )
         for one in row.get("flags", ())
     )
     return Mend(row["key"], row["advice"], flags)
