@@ -11,6 +11,7 @@ from typing import Final
 
 from specscope.analyzers.report import Report
 from specscope.dashboards import (
+    cause_sections,
     graph_sections,
     rank_sections,
     sections,
@@ -61,12 +62,27 @@ def _head(report: Report) -> Iterator[str]:
     given = throughput_sections.throughput_lines(report)
     if given:
         yield "What the cycle gives:"
-        yield _bullets(given)
+        yield bullets(given)
     yield from (escape(f"All ranks: {line}") for line in rank_sections.group_lines(report))
+    yield from _causes(report)
     if sections.notes(report):
         notes = (f"{n.text} (mend: {n.mend})" if n.mend else n.text for n in sections.notes(report))
         yield "Warnings:"
         yield bullets(notes)
+
+
+def _causes(report: Report) -> Iterator[str]:
+    """The causes whose signs are in the run, then those that cannot be told."""
+    blocks, unknown = cause_sections.cause_blocks(report), cause_sections.open_lines(report)
+    if not blocks and not unknown:
+        return
+    yield f"{cause_sections.TITLE}:"
+    items = []
+    for block in blocks:
+        items.append(f"- {escape(block.head)}")
+        items += [f"  - {escape(line)}" for line in block.lines]
+    items += [f"- {escape(line)}" for line in unknown]
+    yield "\n".join(items)
 
 
 def _details(report: Report) -> Iterator[str]:

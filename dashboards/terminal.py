@@ -12,6 +12,7 @@ from rich.text import Text
 
 from specscope.analyzers.report import Report
 from specscope.dashboards import (
+    cause_sections,
     graph_sections,
     rank_sections,
     sections,
@@ -117,6 +118,8 @@ def _blocks(report: Report, console: Console, colours: bool) -> Iterator[list[Te
         yield lines
     for text in rank_sections.group_lines(report):
         yield [Text("All ranks together", BOLD), *hanging(text, console, indent=0)]
+    if cause_sections.cause_blocks(report) or cause_sections.open_lines(report):
+        yield _causes(report, console)
     for grid in _grids(report, console.width):
         yield grid_lines(grid, console, colours=colours)
     if sections.notes(report):
@@ -232,6 +235,18 @@ def _warnings(report: Report, console: Console) -> list[Text]:
         lines += hanging(clean(note.text), console, first="!")
         if note.mend:
             lines += hanging(Text(f"mend: {clean(note.mend)}", DIM), console, first="  ")
+    return lines
+
+
+def _causes(report: Report, console: Console) -> list[Text]:
+    """The causes whose signs are in the run, then those that cannot be told."""
+    lines = [Text(cause_sections.TITLE, BOLD)]
+    for block in cause_sections.cause_blocks(report):
+        lines += hanging(block.head, console, indent=0)
+        for text in block.lines:
+            lines += hanging(text, console)
+    for text in cause_sections.open_lines(report):
+        lines += hanging(Text(text, DIM), console, indent=0)
     return lines
 
 
