@@ -12,7 +12,9 @@ import click
 
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
+from specscope.collect_cli import collect_command
 from specscope.convert_cli import convert_command
+from specscope.engine_options import engine_options
 from specscope.ranks_cli import ranks_command
 from specscope.record_cli import record_command
 from specscope.scrub_cli import scrub_command
@@ -188,6 +190,7 @@ _PATH: Final = Expanded(path_type=Path)
     show_default=True,
     help="How long the export of one report may take.",
 )
+@engine_options
 @click.option(
     "--no-cache", is_flag=True, help="Neither read nor write the cache of tables and exports."
 )
@@ -363,6 +366,7 @@ def _group(context: click.Context) -> None:
 
 _group.add_command(analyze_command)
 _group.add_command(ranks_command)
+_group.add_command(collect_command)
 _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)
