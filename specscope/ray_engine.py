@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -31,6 +32,9 @@ LOCAL: Final = "local"
 RETRIES: Final = 3
 # Tasks under way for each core: one runs, one is ready.
 _AHEAD: Final = 2
+_HOST_AND_PORT: Final = re.compile(r"(?:ray://)?([^/\s]+):(\d{1,5})")
+# How long the host of a cluster may take to answer.
+_PATIENCE_SECONDS: Final = 10.0
 # Results of a local cluster wait here; few are under way at a time.
 _STORE_BYTES: Final = 1 << 30
 # Before Ray is imported. Nothing is sent to its makers, and a local cluster binds to loopback:
@@ -67,6 +71,7 @@ def connected(address: str, *, cores: int | None = None) -> Iterator[RayEngine]:
                 "_temp_dir": place,
             }
         try:
+            _knock(address)
             ray.init(**settings, logging_level="ERROR", log_to_driver=False)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise UsageError(_no_cluster(address, error)) from error
@@ -85,8 +90,17 @@ def _imported(*, local: bool) -> Any:
     return ray
 
 
+def _knock(address: str) -> None:
+    """Raises OSError where nobody answers at HOST:PORT: Ray itself tries for minutes."""
+    found = _HOST_AND_PORT.fullmatch(address)
+    if found:
+        host, port = found[1].strip("[]"), min(int(found[2]), 65_535)
+        socket.create_connection((host, port), _PATIENCE_SECONDS).close()
+
+
 def _no_cluster(address: str, error: Exception) -> str:
-    reason = clean(next(iter(str(error).strip().splitlines()), type(error).__name__), 200)
+    told = getattr(error, "strerror", None) or str(error).strip()
+    reason = clean(next(iter(told.splitlines()), type(error).__name__), 200).rstrip(".")
     if address == LOCAL:
         return f"Ray cannot start a cluster here: {reason}"
     return (
