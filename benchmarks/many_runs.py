@@ -3,8 +3,8 @@
     python benchmarks/many_runs.py                  # 10, 100, 1000 runs
     python benchmarks/many_runs.py --quick          # 2 and 4
 
-The runs are synthetic: the bundled recording (70B, EAGLE-3, two ranks), shifted in time and under
-models, versions and dates that take turns, so that no two are the same recording. Costs are CPU
+The runs are synthetic: four cycles of the bundled recording (70B, EAGLE-3, two ranks), shifted in
+time, under models, versions and dates that take turns, so that no two are the same recording. Costs are CPU
 seconds of the whole process, its start taken off.
 """
 
@@ -30,6 +30,7 @@ import generate
 
 COUNTS: Final = (10, 100, 1000)
 QUICK: Final = (2, 4)
+RUN_BYTES: Final = 6_000_000  # text of each rank: four whole cycles
 DAY_NS: Final = 86_400 * 10**9
 _BASE: Final = re.compile(rb'("baseTimeNanoseconds"\s*:\s*)(\d+)')
 MODELS: Final = ("llama70b", "kimi-k2.5", "qwen3-8b")
@@ -66,18 +67,23 @@ class Point:
 
 def make_runs(folder: Path, count: int) -> list[Path]:
     """So many folders with a run in each."""
+    folder.mkdir(parents=True)
     sources = generate.find_recording(generate.EAGLE3)
     if not sources:
         raise SystemExit("no recording found")
-    texts = {path.name: gzip.decompress(path.read_bytes()) for path in sources}
+    texts = {}
+    for source in sources:
+        small = folder / source.name.removesuffix(".gz")
+        generate.generate(source, small, RUN_BYTES)
+        texts[source.name] = small.read_bytes()
+        small.unlink()
     meta = json.loads((sources[0].parent / "meta.json").read_text())
     runs = []
     for number in range(count):
         run = folder / f"run-{number:04}"
-        run.mkdir(parents=True)
+        run.mkdir()
         for name, text in texts.items():
-            shifted = _BASE.sub(lambda found: _later(found, number), text, count=1)
-            (run / name).write_bytes(gzip.compress(shifted, 1, mtime=0))
+            (run / name).write_bytes(gzip.compress(_later(text, number), 1, mtime=0))
         own = {
             **meta,
             "model": MODELS[number % len(MODELS)],
@@ -88,10 +94,10 @@ def make_runs(folder: Path, count: int) -> list[Path]:
     return runs
 
 
-def _later(found: re.Match[bytes], number: int) -> bytes:
-    """Another day of the month, and some microseconds, for every run."""
-    later = int(found[2]) + number % 28 * DAY_NS + number * 1000
-    return found[1] + b"%d" % later
+def _later(text: bytes, number: int) -> bytes:
+    """The same on another day of the month, and some microseconds later, for every run."""
+    by = number % 28 * DAY_NS + number * 1000
+    return _BASE.sub(lambda found: found[1] + b"%d" % (int(found[2]) + by), text, count=1)
 
 
 def collect(
