@@ -4,8 +4,8 @@
     python benchmarks/many_runs.py --quick          # 2 and 4
 
 The runs are synthetic: four cycles of the bundled recording (70B, EAGLE-3, two ranks), shifted in
-time, under models, versions and dates that take turns, so that no two are the same recording. Costs are CPU
-seconds of the whole process, its start taken off.
+time, under models, versions and dates that take turns, so that no two are the same recording.
+Costs are CPU seconds of the whole process, its start taken off.
 """
 
 from __future__ import annotations
