@@ -11,8 +11,10 @@ import click
 
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
+from specscope.collect_cli import collect_command
 from specscope.compare_cli import compare_command
 from specscope.convert_cli import convert_command
+from specscope.engine_options import engine_options
 from specscope.measured_options import measured_options
 from specscope.option_types import Expanded, Positive, Size
 from specscope.query_cli import query_command
@@ -117,6 +119,7 @@ _PATH: Final = Expanded(path_type=Path)
     show_default=True,
     help="How long the export of one report may take.",
 )
+@engine_options
 @click.option(
     "--no-cache", is_flag=True, help="Neither read nor write the cache of tables and exports."
 )
@@ -295,6 +298,7 @@ _group.add_command(analyze_command)
 _group.add_command(ranks_command)
 _group.add_command(query_command)
 _group.add_command(compare_command)
+_group.add_command(collect_command)
 _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)

@@ -17,6 +17,7 @@ from specscope.dashboards.json_group import group_json
 from specscope.dashboards.parquet import refuse_other_tables, write_tables
 from specscope.dashboards.progress import reading
 from specscope.dashboards.writing import prove_folder
+from specscope.engine_options import IN_PROCESS, chosen
 from specscope.traces.errors import EvidenceError
 from specscope.traces.load import load
 from specscope.traces.model_config import read_model_config
@@ -34,6 +35,8 @@ class Request:
     quiet: bool = False
     model_config: Path | None = None
     draft_model_config: Path | None = None
+    engine: str = IN_PROCESS
+    ray_address: str | None = None
 
 
 def run(request: Request) -> int:
@@ -43,8 +46,16 @@ def run(request: Request) -> int:
     if request.parquet is not None:
         prove_folder(request.parquet)
         refuse_other_tables(request.parquet)
-    with reading(sys.stderr, enabled=not request.quiet) as on_progress:
-        found = load(list(request.paths), cache=not request.no_cache, on_progress=on_progress)
+    with (
+        chosen(request.engine, request.ray_address) as engine,
+        reading(sys.stderr, enabled=not request.quiet) as on_progress,
+    ):
+        found = load(
+            list(request.paths),
+            cache=not request.no_cache,
+            on_progress=on_progress,
+            engine=engine,
+        )
     report = analyze(found, Options(rules=rules, models=models))
     if request.parquet is not None:
         names = write_tables(report, request.parquet)
