@@ -206,6 +206,23 @@ def test_lateness_in_one_group_holds_the_cycle_of_all_back() -> None:
         assert own >= ns
 
 
+def test_in_a_longer_pipeline_a_rank_sends_to_the_next_and_receives_from_the_one_before() -> None:
+    """The group that is recorded holds all four stages; only neighbours wait for each other."""
+    there = replace(PIPE, groups=PAIRS, recorded_as=ALL)
+    back = replace(PIPE, groups=((1, 2), (3, 0)), recorded_as=ALL)
+    drawn = draw_groups(
+        source(), [there, back], lambda index: index % 2, CLOCKS, lateness(60_000, (1,), 8)
+    )
+    found = drawn.group()
+    ranks = {one.ranks: one.title for one in found.parts}
+    assert ranks == {(a, b): f"pp (ranks {a}{'-' if b == a + 1 else ', '}{b})"
+                     for a, b in ((0, 1), (1, 2), (2, 3), (0, 3))}  # fmt: skip
+    for pair in ((0, 1), (1, 2), (2, 3)):
+        measured = part(found, pair).measured
+        assert measured is not None
+        assert np.abs(measured.times.wait - drawn.wait(pair)).max() <= 2_000
+
+
 @pytest.mark.parametrize(("kinds", "step"), [([TP, PIPE], 18), ([TP, WORLD], 4)])
 def test_the_joint_path_does_not_depend_on_the_clocks(kinds: list[Kind], step: int) -> None:
     """Rank 3 shares no group with rank 0 in the pipeline: its clock is told through another."""
