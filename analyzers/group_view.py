@@ -33,7 +33,7 @@ from specscope.traces.run import Note, Run
 # With so few steady cycles the first is not left out.
 _FEWEST_CYCLES = 3
 # Notes of the assembly that say that the files are not of one capture.
-_NOT_ONE_RUN = ("times_apart", "world_size_differs")
+_NOT_ONE_RUN = ("times_apart", "world_size_differs", "rank_beyond_world")
 
 
 def together(
@@ -76,7 +76,10 @@ def together(
     if len(found.parts) == 1 and len(found.parts[0].who) == len(members) and not found.lost:
         part = found.parts[0]
         missing = group_gates.missing_of(part.group.ranks, numbers)
-        assumption = f"The {len(numbers)} ranks read are one process group{_known_by(part)}"
+        whole = (
+            f"of one process group of {len(part.group.ranks)}" if missing else "one process group"
+        )
+        assumption = f"The {len(numbers)} ranks read are {whole}{_known_by(part)}"
         return _one(work, members, known, part.collectives, missing, assumption)
     return group_joint.joined(
         members, known, found, [_part(work, members, known, part) for part in found.parts]

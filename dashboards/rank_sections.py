@@ -25,8 +25,21 @@ _MOST_PATH_ROWS: Final = 8
 # Process groups that are shown on a page.
 _MOST_GROUPS: Final = 4
 
-# Warnings that speak of the ranks together.
-NOTES: Final = ("profiler_start", "collectives_differ", "ranks_missing")
+# Warnings that speak of the ranks together, and of which files are which rank.
+NOTES: Final = (
+    "profiler_start",
+    "collectives_differ",
+    "ranks_not_aligned",
+    "ranks_missing",
+    "rank_duplicate",
+    "rank_beyond_world",
+    "rank_unknown",
+    "captures_listed",
+    "file_foreign",
+    "no_gpu_events",
+    "no_gpu_rows",
+    "ranks_without_cuda",
+)
 
 CAUSE_NAMES: Final = {
     "previous": "wire",

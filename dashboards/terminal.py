@@ -84,6 +84,8 @@ def print_group(report: Report, console: Console) -> None:
     lines = [line for note in notes for line in hanging(clean(note.text), console, first="!")]
     for text in [*size_sections.size_lines(group), *rank_sections.clock_lines(report)]:
         lines += hanging(text, console, indent=0)
+    for text in sections.listed_lines(report):
+        lines += hanging(Text(f"left out: {text}", DIM), console)
     for number, block in enumerate([*blocks, lines]):
         if number:
             console.print()
