@@ -13,6 +13,7 @@ import click
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
 from specscope.convert_cli import convert_command
+from specscope.live_cli import live_command
 from specscope.ranks_cli import ranks_command
 from specscope.record_cli import record_command
 from specscope.scrub_cli import scrub_command
@@ -367,6 +368,7 @@ _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)
 _group.add_command(sweep_command)
+_group.add_command(live_command)
 _group.add_command(convert_command)
 _group.add_command(scrub_command)
 _group.add_command(doctor_command)
