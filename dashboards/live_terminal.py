@@ -9,7 +9,6 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from specscope.analyzers.live_points import LivePoint
 from specscope.analyzers.live_view import LiveView
 from specscope.dashboards import live_sections as words
 from specscope.dashboards.layout import BOLD, DIM, grid_lines, hanging

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from specscope import exits
 from specscope.analyzers.live_log import LiveLog
 from specscope.dashboards import live_terminal, terminal
+from specscope.dashboards.app_server import serve, stopped_by_signals
 from specscope.dashboards.safe_text import clean
 
 # The log is looked at so often; its writer writes once a second.
@@ -43,7 +40,6 @@ def run(request: Request) -> int:
         return exits.DONE
     if request.tui:
         return _in_terminal(request, log)
-    from specscope.dashboards.app_server import serve
     from specscope.dashboards.live_app import live_app
 
     return serve(live_app(log, clean(request.log, 200)), request.port, exits.say)
@@ -59,19 +55,3 @@ def _in_terminal(request: Request, log: LiveLog) -> int:
             if not behind:
                 stop.wait(POLL_SECONDS)
     return exits.DONE
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT or SIGTERM sets, in place of ending the process."""
-    stop = threading.Event()
-
-    def ask(*_: Any) -> None:
-        stop.set()
-
-    before = {one: signal.signal(one, ask) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
