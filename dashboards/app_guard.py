@@ -187,7 +187,7 @@ def _bad_body(environ: Environ) -> tuple[str, str] | None:
 
 def _token_of(environ: Mapping[str, Any]) -> str | None:
     """The token in the query, where there is one."""
-    query = environ.get("QUERY_STRING", "")
+    query = str(environ.get("QUERY_STRING", ""))
     if "token=" not in query:
         return None
     try:

@@ -39,7 +39,7 @@ tr.part td { color: var(--soft); border-bottom-style: dotted; }
 .inset { padding-left: 1.2em; }
 .scroll { overflow-x: auto; } figure { margin: 0; }
 .warning { background: var(--card); padding: .4rem 1rem; margin: .4rem 0; }
-.side { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 0 2.5rem; }
+.side { display: grid; grid-template-columns: repeat(auto-fit, minmax(30rem, 1fr)); gap: 0 2.5rem; }
 :focus-visible { outline: 2px solid var(--focus); outline-offset: 2px; }
 .controls { display: flex; flex-wrap: wrap; gap: .8rem 1.5rem; align-items: end;
   margin: 1rem 0; }

@@ -69,5 +69,5 @@ def graph(name: str, label: str, figure: Any) -> Any:
     """A figure, with what it is called for who does not see it."""
     from dash import dcc, html
 
-    drawn = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, responsive=True)
+    drawn = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG)
     return html.Figure(drawn, **{"aria-label": label})

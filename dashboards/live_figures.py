@@ -17,6 +17,7 @@ from specscope.dashboards.units import time_text
 
 _FONT: Final = "#7A7A7A"
 _RULES: Final = {"gridcolor": "rgba(128,128,128,0.25)", "zerolinecolor": "rgba(128,128,128,0.6)"}
+_TIME: Final = {**_RULES, "tickformat": "%H:%M:%S", "tickangle": 0, "nticks": 7}
 # Ranks have no colour of their own: stages do. Their lines differ by dash and mark.
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _MARKS: Final = ("circle", "square", "diamond", "cross", "triangle-up", "x", "star", "hexagon")
@@ -40,7 +41,7 @@ def stages_figure(view: LiveView) -> go.Figure:
             )
         )
     figure.update_layout(**_layout(), barmode="stack", bargap=0.08, showlegend=True)
-    figure.update_xaxes(**_RULES)
+    figure.update_xaxes(**_TIME)
     figure.update_yaxes(title=f"mean ms a {lap(view)}", rangemode="tozero", **_RULES)
     return figure
 
@@ -61,7 +62,7 @@ def ranks_figure(view: LiveView) -> go.Figure:
             )
         )
     figure.update_layout(**_layout(), showlegend=True)
-    figure.update_xaxes(**_RULES)
+    figure.update_xaxes(**_TIME)
     figure.update_yaxes(title=f"mean ms a {lap(view)}", **_RULES)
     return figure
 
@@ -85,7 +86,7 @@ def _one_line(view: LiveView, values: list[float | None], name: str, words: list
     if any(value is not None for value in values):
         figure.add_trace(_line(_times(view), values, name, words, 0))
     figure.update_layout(**_layout(), showlegend=False)
-    figure.update_xaxes(**_RULES)
+    figure.update_xaxes(**_TIME)
     figure.update_yaxes(title=name, rangemode="tozero", **_RULES)
     return figure
 
