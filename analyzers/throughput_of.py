@@ -107,7 +107,7 @@ def _step(found: Throughput, engine: object, line: Line | None) -> Step | None:
         return Step(
             draft_ns / forwards,
             (0.0, 0.0),
-            "what a token costs to verify is not measured: worth at most that",
+            "what it costs to verify is not measured",
         )
     low, high = line.per_token_range_ns
     basis = (
