@@ -146,6 +146,7 @@ def test_a_baseline_rate_gives_the_plain_step() -> None:
         (("--server-log", "missing.log"), "does not exist"),
         (("--responses", "missing.json"), "does not exist"),
         (("--metrics", "missing.txt"), "does not exist"),
+        (("--metrics", "localhost:30000"), "write http:// before it"),
     ],
 )
 def test_a_wrong_input_is_one_line_and_no_traceback(words: tuple[str, ...], why: str) -> None:
