@@ -65,6 +65,17 @@ def _lines(found: Throughput) -> Iterator[str]:
         own = found.acceptance
         if own and abs(other.accept_length / own.accept_length - 1) > _APART:
             yield f"{other.source} says an accept length of {other.accept_length:.2f}."
+    rate = found.log_rate
+    if rate is not None and found.log_cycle_ns is not None:
+        yield (
+            f"The server's log prints {rate.tokens_per_second:,.1f} tokens/s at batch {rate.batch} "
+            f"(median of {rate.lines} lines): a cycle of {time_text(found.log_cycle_ns)}"
+            + (
+                "; where no profiler ran, give it as --tokens-per-second."
+                if found.profiled
+                else "."
+            )
+        )
     if found.missing:
         yield f"Not known: {'; '.join(found.missing)}."
 
