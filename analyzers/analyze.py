@@ -174,6 +174,11 @@ def _report(
         if kind == "speculation"
         else None
     )
+    if throughput is not None and throughput.acceptance is not None:
+        facts |= {
+            "accept_length": throughput.acceptance.accept_length,
+            "simulated_acceptance": throughput.acceptance.simulated or None,
+        }
     found = [
         *run.notes,
         *options.inputs.notes,

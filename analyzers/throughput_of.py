@@ -57,6 +57,7 @@ def throughput_of(
         stages=tuple(stage_costs(shares, cycle_ns, None if profiled else median_ns)),
         sign=sign_of(positions) if positions else None,
         device=check_of(inputs.device, shares) if inputs.device else None,
+        log_rate=next((r for one in inputs.served for r in one.rates if r.batch == batch), None),
     )
     return _with_costs(plain, run.context, facts.get("engine"), verify_by_batch)
 
@@ -107,7 +108,7 @@ def _step(found: Throughput, engine: object, line: Line | None) -> Step | None:
         return Step(
             draft_ns / forwards,
             (0.0, 0.0),
-            "what a token costs to verify is not measured: worth at most that",
+            "what it costs to verify is not measured",
         )
     low, high = line.per_token_range_ns
     basis = (

@@ -68,6 +68,16 @@ def throughput_json(report: Report) -> Json | None:
             for one in found.growth
         ],
         "device_timers": _device(found.device),
+        "log_rate": (
+            {
+                "batch": found.log_rate.batch,
+                "lines": found.log_rate.lines,
+                "tokens_per_second": figure(found.log_rate.tokens_per_second),
+                "cycle_ns": ns(found.log_cycle_ns),
+            }
+            if found.log_rate
+            else None
+        ),
         "missing": [text(one) for one in found.missing],
     }
 

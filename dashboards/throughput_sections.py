@@ -65,6 +65,17 @@ def _lines(found: Throughput) -> Iterator[str]:
         own = found.acceptance
         if own and abs(other.accept_length / own.accept_length - 1) > _APART:
             yield f"{other.source} says an accept length of {other.accept_length:.2f}."
+    rate = found.log_rate
+    if rate is not None and found.log_cycle_ns is not None:
+        yield (
+            f"The server's log prints {rate.tokens_per_second:,.1f} tokens/s at batch {rate.batch} "
+            f"(median of {rate.lines} lines): a cycle of {time_text(found.log_cycle_ns)}"
+            + (
+                "; where no profiler ran, give it as --tokens-per-second."
+                if found.profiled
+                else "."
+            )
+        )
     if found.missing:
         yield f"Not known: {'; '.join(found.missing)}."
 
@@ -107,13 +118,16 @@ def _steps(found: Throughput) -> Iterator[str]:
     if top is None or found.step is None:
         return
     which = f"{top[0]}" if top[0] == top[1] else f"{top[0]} to {top[1]}"
-    if top == (found.k, found.k):
-        text = f"All {found.k} draft tokens are worth their cost"
-    else:
-        text = f"The rate is highest with {which} of {found.k} draft tokens"
-    if found.positions is not None and found.positions.simulated:
-        text += " (of simulated positions)"
     low, high = found.step.verify_ns
+    of = f"{found.k} draft tokens"
+    if found.positions is not None and found.positions.simulated:
+        of += " (of simulated positions)"
+    if top == (found.k, found.k) and high > 0:
+        text = f"All {of} are worth their cost"
+    elif high > 0:
+        text = f"The rate is highest with {which} of {of}"
+    else:
+        text = f"At most {which} of {of} are worth it"
     cost = f"{time_text(found.step.draft_ns)} to draft"
     if high > 0:
         cost += f" and {_times(low, high)} to verify"

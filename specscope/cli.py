@@ -34,6 +34,7 @@ Examples:
   analyze rank0.trace.json.gz rank1.trace.json.gz
   analyze traces/ --cycle-ms 29.6       the cycle as measured without a profiler
   analyze traces/ --tokens-per-second 71 --accept-length 2.1 --batch 1
+  analyze traces/ --server-log serve.log --baseline plain-traces/
   analyze traces/ --check 'verify.share>=0.95'    exit code 1 when it fails
   analyze traces/ --json report.json --html report.html --parquet tables/
   analyze traces/ --cycle 4 --rank 1    every op of one cycle, in order

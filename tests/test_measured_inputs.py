@@ -101,6 +101,18 @@ def test_a_log_gives_the_accept_length_of_a_rate(tmp_path: Path) -> None:
     assert found["tokens_per_second"] == pytest.approx(500)
 
 
+def test_the_rate_of_a_log_is_shown_and_not_used(tmp_path: Path) -> None:
+    log = tmp_path / "serve.log"
+    line = LOG.replace("#queue", "gen throughput (token/s): 312.50, #queue")
+    log.write_text(line * 3)
+    found = throughput(str(RUN), "--server-log", str(log))
+    assert found["log_rate"]["tokens_per_second"] == 312.5
+    assert found["log_rate"]["cycle_ns"] == 8_000_000
+    assert found["cycle_source"] == "meta.json"
+    text = " ".join(analyzed(str(RUN), "--server-log", str(log)).stdout.split())
+    assert "prints 312.5 tokens/s at batch 1 (median of 3 lines): a cycle of 8.00 ms." in text
+
+
 def test_responses_and_two_metrics_are_read(tmp_path: Path) -> None:
     for name, drafts in (("a.txt", 100), ("b.txt", 300)):
         text = (
@@ -146,6 +158,7 @@ def test_a_baseline_rate_gives_the_plain_step() -> None:
         (("--server-log", "missing.log"), "does not exist"),
         (("--responses", "missing.json"), "does not exist"),
         (("--metrics", "missing.txt"), "does not exist"),
+        (("--metrics", "localhost:30000"), "write http:// before it"),
     ],
 )
 def test_a_wrong_input_is_one_line_and_no_traceback(words: tuple[str, ...], why: str) -> None:
