@@ -1,0 +1,206 @@
+"""Replay of a dependency graph: when everything would happen if durations were others.
+
+A graph holds points in time (a call begins, an op ends, the last rank arrives) and edges with a
+length. A point is reached when all its edges are: time = max(time of the source + length). So
+the unchanged graph gives the recorded times back, and a changed one what would follow.
+
+The method is that of Daydream, dPRO and Lumos (docs/whatif.md): build the graph from one
+recording, prove the unchanged replay, then change lengths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from specscope.analyzers.columns import Bool, Int
+
+Float = npt.NDArray[np.float64]
+
+# What an edge stands for.
+EDGE_KINDS = (
+    "host",  # the thread's own work between two calls
+    "call",  # inside a call that launches one op, or any other short call
+    "graph_call",  # inside a graph launch
+    "sync_call",  # the least a synchronising call takes
+    "launch",  # from the begin of a launch call to the begin of its op
+    "lag",  # from the end of an op to the begin of the next on its stream
+    "op",  # an op's own run; of a collective of one rank alone with its waiting
+    "arrive",  # to the moment the last rank has arrived
+    "transfer",  # from then to a rank's own end
+    "return",  # from the end of the work that a call waits for to the call's end
+    "host_transfer",  # a message between the host threads of the ranks
+    "unexplained",  # measured time that no edge explains
+)
+(
+    HOST_WORK,
+    CALL,
+    GRAPH_CALL,
+    SYNC_CALL,
+    LAUNCH_LAG,
+    STREAM_LAG,
+    OP,
+    ARRIVE,
+    TRANSFER,
+    RETURN,
+    HOST_TRANSFER,
+    UNEXPLAINED,
+) = range(len(EDGE_KINDS))
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges as arrays. `ns` is the recorded length, the rest says what it stands for."""
+
+    source: Int
+    target: Int
+    ns: Float
+    kind: Int  # index into EDGE_KINDS
+    rank: Int  # row of the rank
+    stage: Int
+    what: Int  # activity of an op or transfer, -1 elsewhere
+    count: Int  # things that a profiler records on the way: calls, ranges, ops of a graph launch
+    item: Int  # row of the op (op, transfer) or of the call (calls), -1 elsewhere
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Points, measured, and the edges between them. `Plan` makes it ready to replay."""
+
+    time: Float  # measured, on the common clock, from an origin of its own
+    edges: Edges
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A graph with its chains folded: only points that several edges reach are walked.
+
+    A point with one edge from a point that nothing else follows lies on a chain: its time is
+    that of the chain's head plus the lengths between. Most ops inside a CUDA graph are such.
+    """
+
+    graph: Graph
+    head: Int  # per point: the head of its chain, itself where it is one
+    chain: Int  # points that are no heads, ordered by chain and place in it
+    into: Int  # the one edge into each of `chain`
+    first: Int  # place in `chain` of the first point of the own chain, for each of `chain`
+    order: list[int]  # heads with edges, each after all that it depends on
+    begin: list[int]  # per row of `order`: its edges in `by_head`
+    by_head: Int  # edges into heads, ordered as `order`
+
+
+def plan(graph: Graph) -> Plan:
+    """Fold the chains and sort the rest. Cost: one sort, and a step per edge between heads.
+
+    Raises:
+        ValueError: the edges close a circle, which no recording can.
+    """
+    n, edges = len(graph.time), graph.edges
+    into = np.bincount(edges.target, minlength=n)
+    out = np.bincount(edges.source, minlength=n)
+    edge_into = np.full(n, -1, np.int64)
+    edge_into[edges.target] = np.arange(len(edges))
+    folded = np.flatnonzero(into == 1)
+    folded = folded[out[edges.source[edge_into[folded]]] == 1]
+    head, place = np.arange(n), np.zeros(n, np.int64)
+    head[folded] = edges.source[edge_into[folded]]
+    place[folded] = 1
+    # Pointer jumping: each round doubles the way that is known.
+    while True:
+        further = head[head]
+        if (further == head).all():
+            break
+        place += place[head]
+        head = further
+        if place.max() > n:
+            raise ValueError("the dependency graph holds a circle")
+    chain = folded[np.lexsort((place[folded], head[folded]))]
+    owner = head[chain]
+    new = np.ones(len(chain), dtype=bool)
+    new[1:] = owner[1:] != owner[:-1]
+    first = np.maximum.accumulate(np.where(new, np.arange(len(chain)), 0))
+    direct = np.ones(n, dtype=bool)
+    direct[folded] = False
+    rest = np.flatnonzero(direct[edges.target])
+    order = _sorted(n, head[edges.source[rest]], edges.target[rest])
+    rank_of = np.full(n, -1, np.int64)
+    rank_of[order] = np.arange(len(order))
+    by_head = rest[np.argsort(rank_of[edges.target[rest]], kind="stable")]
+    begin = np.searchsorted(rank_of[edges.target[by_head]], np.arange(len(order) + 1))
+    return Plan(graph, head, chain, edge_into[chain], first, order, begin.tolist(), by_head)
+
+
+def _sorted(n: int, source: Int, target: Int) -> list[int]:
+    """Targets, each after every source that is one itself (Kahn)."""
+    waits = np.bincount(target, minlength=n)
+    by_source = np.argsort(source, kind="stable")
+    followers = target[by_source].tolist()
+    at = np.searchsorted(source[by_source], np.arange(n + 1)).tolist()
+    left = waits.tolist()
+    ready = np.flatnonzero(waits == 0).tolist()
+    order = []
+    while ready:
+        point = ready.pop()
+        for follower in followers[at[point] : at[point + 1]]:
+            left[follower] -= 1
+            if not left[follower]:
+                ready.append(follower)
+                order.append(follower)
+    if len(order) < int((waits > 0).sum()):
+        raise ValueError("the dependency graph holds a circle")
+    return order
+
+
+def replay(one: Plan, ns: Float | None = None) -> Float:
+    """Time of every point with the lengths `ns` of the edges; the recorded ones when left out.
+
+    Points that no edge reaches keep their measured time. Cost: a step per edge between heads.
+    """
+    edges = one.graph.edges
+    length = edges.ns if ns is None else ns
+    inner = np.zeros(len(one.head))
+    if len(one.chain):
+        total = np.cumsum(length[one.into])
+        before = total[one.first] - length[one.into[one.first]]
+        inner[one.chain] = total - before
+    source = edges.source[one.by_head]
+    starts = one.head[source].tolist()
+    lengths = (inner[source] + length[one.by_head]).tolist()
+    time = one.graph.time.tolist()
+    begin = one.begin
+    for row, point in enumerate(one.order):
+        latest = -np.inf
+        for edge in range(begin[row], begin[row + 1]):
+            reached = time[starts[edge]] + lengths[edge]
+            if reached > latest:
+                latest = reached
+        time[point] = latest
+    found = np.array(time)
+    out: Float = found[one.head] + inner
+    return out
+
+
+def binding(graph: Graph, time: Float, ns: Float) -> Bool:
+    """Per edge: does it decide when its target is reached?"""
+    edges = graph.edges
+    return np.abs(time[edges.source] + ns - time[edges.target]) < 0.5
+
+
+def critical_edges(graph: Graph, time: Float, ns: Float, end: int) -> list[int]:
+    """The edges that hold `end` back, from it backwards to a point without edges."""
+    edges = graph.edges
+    tight = np.flatnonzero(binding(graph, time, ns))
+    last = np.full(len(graph.time), -1, np.int64)
+    last[edges.target[tight]] = tight
+    path = []
+    point = end
+    while last[point] >= 0 and len(path) <= len(edges):
+        edge = int(last[point])
+        path.append(edge)
+        point = int(edges.source[edge])
+    return path
