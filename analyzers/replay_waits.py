@@ -23,6 +23,7 @@ from specscope.analyzers.replay_host import EVENT_RECORD, Stops, blocking, named
 from specscope.analyzers.replay_parts import Parts
 
 EVENT_SYNC = re.compile(r"EventSynchronize")
+WHOLE_SYNC = re.compile(r"(Device|Ctx)Synchronize")
 # A waiting call returns within so much after the end of the work it waits for.
 PROMPT_RETURN_NS = 50_000.0
 RETURN_NS = 5_000.0
@@ -46,6 +47,8 @@ def add_waits(parts: Parts, one: Attribution, row: int, stops: Stops, device: De
     awaited = np.full(len(stops.call), -1, np.int64)
     awaited[sync[~event]] = last[sync[~event]]
     awaited[sync[event]] = _events(one, stops, device, sync[event], last)
+    whole = named(calls.names, WHOLE_SYNC)[calls.name[stops.call[sync]]]
+    awaited[sync[whole]] = _everything(one, stops, device, sync[whole])
     copies = kept[blocking(one, stops.call[kept])]
     ops = one.rank.ops
     op_of_call = np.full(len(calls.start), -1, np.int64)
@@ -93,6 +96,19 @@ def add_waits(parts: Parts, one: Attribution, row: int, stops: Stops, device: De
             )
 
 
+def _everything(one: Attribution, stops: Stops, device: Device, sync: Int) -> Int:
+    """Per call: of all ops launched before it the one that ends last; -1 of none."""
+    ops, calls = one.rank.ops, one.rank.calls
+    linked = np.flatnonzero(ops.call >= 0)
+    launched = calls.start[ops.call[linked]]
+    found = np.full(len(sync), -1, np.int64)
+    for index, stop in enumerate(sync.tolist()):
+        before = linked[launched < stops.start[stop]]
+        if len(before):
+            found[index] = before[device.end_ns[before].argmax()]
+    return found
+
+
 def last_launched(one: Attribution, stops: Stops) -> Int:
     """Per stop: the op that its thread launched last before it, the latest on its stream; -1."""
     ops = one.rank.ops
@@ -122,11 +138,14 @@ def _events(one: Attribution, stops: Stops, device: Device, sync: Int, last: Int
     recorded = {
         role: (int(last[stop]), int(stops.start[stop]))
         for role, stop in zip(_roles(one, stops, record), record.tolist(), strict=True)
+        if role[1] >= 0
     }
     places = sorted({(thread, place) for thread, _, place in recorded})
     members_of: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for index, (thread, cycle, place) in enumerate(_roles(one, stops, sync)):
-        members_of[thread, place].append((index, cycle))
+        # Before the first cycle the capture begins in the middle: places there mean nothing.
+        if cycle >= 0:
+            members_of[thread, place].append((index, cycle))
     for (thread, _), members in members_of.items():
         rows = sync[[index for index, _ in members]]
         best: tuple[float, Int] | None = None
@@ -163,7 +182,7 @@ def _fit(
 
 def _roles(one: Attribution, stops: Stops, rows: Int) -> list[tuple[int, int, int]]:
     """Thread, host cycle, and number within the cycle of each stop."""
-    begins = one.cycles.host_start
+    begins = np.append(one.cycles.host_start, one.cycles.host_end[-1:])
     cycle = np.searchsorted(begins, stops.start[rows], "right") - 1
     seen: dict[tuple[int, int], int] = defaultdict(int)
     roles = []
