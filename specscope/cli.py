@@ -14,6 +14,7 @@ from specscope.capture_cli import capture_command
 from specscope.convert_cli import convert_command
 from specscope.measured_options import measured_options
 from specscope.option_types import Expanded, Positive, Size
+from specscope.query_cli import query_command
 from specscope.ranks_cli import ranks_command
 from specscope.record_cli import record_command
 from specscope.scrub_cli import scrub_command
@@ -290,6 +291,7 @@ def _group(context: click.Context) -> None:
 
 _group.add_command(analyze_command)
 _group.add_command(ranks_command)
+_group.add_command(query_command)
 _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)

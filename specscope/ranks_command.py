@@ -76,7 +76,8 @@ def _models(request: Request) -> Models:
 def _sized(report: Report) -> bool:
     """Did a config give any size?"""
     group = report.group
-    return bool(group and group.measured and group.measured.sizes.assumption)
+    parts = group.measured_parts if group else ()
+    return any(one.measured is not None and one.measured.sizes.assumption for one in parts)
 
 
 def _why_not(report: Report) -> str:
