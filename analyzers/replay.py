@@ -31,6 +31,7 @@ EDGE_KINDS = (
     "arrive",  # to the moment the last rank has arrived
     "transfer",  # from then to a rank's own end
     "return",  # from the end of the work that a call waits for to the call's end
+    "alone",  # past a collective that a rank would not take part in; of no length: not taken
     "host_transfer",  # a message between the host threads of the ranks
     "unexplained",  # measured time that no edge explains
 )
@@ -45,6 +46,7 @@ EDGE_KINDS = (
     ARRIVE,
     TRANSFER,
     RETURN,
+    ALONE,
     HOST_TRANSFER,
     UNEXPLAINED,
 ) = range(len(EDGE_KINDS))

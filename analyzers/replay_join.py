@@ -9,6 +9,7 @@ import numpy as np
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import Int
 from specscope.analyzers.replay import (
+    ALONE,
     ARRIVE,
     HOST_TRANSFER,
     TRANSFER,
@@ -37,6 +38,17 @@ def add_collectives(
         )
         parts.edges(
             join, device.end_point[of], None, TRANSFER, rank=row, stage=stage, what=what, item=of
+        )
+        never = np.full(len(of), -np.inf)
+        parts.edges(
+            device.begin_point[of],
+            device.end_point[of],
+            never,
+            ALONE,
+            rank=row,
+            stage=stage,
+            what=what,
+            item=of,
         )
 
 
