@@ -91,9 +91,11 @@ class Plan:
     chain: Int  # points that are no heads, ordered by chain and place in it
     into: Int  # the one edge into each of `chain`
     first: Int  # place in `chain` of the first point of the own chain, for each of `chain`
-    order: list[int]  # heads with edges, each after all that it depends on
-    begin: list[int]  # per row of `order`: its edges in `by_head`
-    by_head: Int  # edges into heads, ordered as `order`
+    heads: Int  # the heads: those without edges, then each after all that it depends on
+    free: int  # how many of them have no edges
+    begin: list[int]  # per head with edges: where its edges begin in `by_head`
+    by_head: Int  # edges into heads, ordered as `heads`
+    starts: list[int]  # per edge of `by_head`: place of its source's head in `heads`
 
 
 def plan(graph: Graph) -> Plan:
@@ -130,11 +132,18 @@ def plan(graph: Graph) -> Plan:
     direct[folded] = False
     rest = np.flatnonzero(direct[edges.target])
     order = _sorted(n, head[edges.source[rest]], edges.target[rest])
-    rank_of = np.full(n, -1, np.int64)
-    rank_of[order] = np.arange(len(order))
-    by_head = rest[np.argsort(rank_of[edges.target[rest]], kind="stable")]
-    begin = np.searchsorted(rank_of[edges.target[by_head]], np.arange(len(order) + 1))
-    return Plan(graph, head, chain, edge_into[chain], first, order, begin.tolist(), by_head)
+    loose = np.flatnonzero((into == 0) & direct)
+    heads = np.concatenate((loose, np.array(order, np.int64)))
+    place_of = np.full(n, -1, np.int64)
+    place_of[heads] = np.arange(len(heads))
+    at = place_of[edges.target[rest]]
+    sequence = np.argsort(at, kind="stable")
+    by_head = rest[sequence]
+    begin = np.searchsorted(at[sequence], np.arange(len(loose), len(heads) + 1)).tolist()
+    starts = place_of[head[edges.source[by_head]]].tolist()
+    return Plan(
+        graph, head, chain, edge_into[chain], first, heads, len(loose), begin, by_head, starts
+    )
 
 
 def _sorted(n: int, source: Int, target: Int) -> list[int]:
@@ -170,19 +179,19 @@ def replay(one: Plan, ns: Float | None = None) -> Float:
         total = np.cumsum(length[one.into])
         before = total[one.first] - length[one.into[one.first]]
         inner[one.chain] = total - before
-    source = edges.source[one.by_head]
-    starts = one.head[source].tolist()
-    lengths = (inner[source] + length[one.by_head]).tolist()
-    time = one.graph.time.tolist()
-    begin = one.begin
-    for row, point in enumerate(one.order):
+    lengths = (inner[edges.source[one.by_head]] + length[one.by_head]).tolist()
+    time = one.graph.time[one.heads[: one.free]].tolist()
+    starts, low = one.starts, 0
+    for high in one.begin[1:]:
         latest = -np.inf
-        for edge in range(begin[row], begin[row + 1]):
+        for edge in range(low, high):
             reached = time[starts[edge]] + lengths[edge]
             if reached > latest:
                 latest = reached
-        time[point] = latest
-    found = np.array(time)
+        time.append(latest)
+        low = high
+    found = np.empty(len(one.head))
+    found[one.heads] = time
     out: Float = found[one.head] + inner
     return out
 

@@ -9,7 +9,7 @@ import numpy as np
 from specscope.analyzers.columns import Int
 from specscope.analyzers.replay import TRANSFER, Float
 from specscope.analyzers.replay_graph import RankReplay, Replay
-from specscope.analyzers.words import ACCEPT, STAGES, VERIFY
+from specscope.analyzers.words import ACCEPT, SCHEDULE, STAGES, UNPLACED, VERIFY
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,13 @@ class StageTime:
 
 
 def stage_times(replay: Replay, time: Float) -> tuple[StageTime, ...]:
-    """Every stage that the counted cycles of every rank hold, at these times."""
+    """Every stage that the counted cycles of every rank hold, at these times.
+
+    What is scheduled lies between stages and before them: it has no span of its own.
+    """
     found = [_spans(one, time) for one in replay.ranks if one.counted.any()]
-    stages = [stage for stage in range(len(STAGES)) if all(stage in spans for spans in found)]
+    named = (code for code in range(len(STAGES)) if code not in (SCHEDULE, UNPLACED))
+    stages = [stage for stage in named if all(stage in spans for spans in found)]
     rows = []
     for stage in stages:
         by_rank = tuple(spans[stage] for spans in found)

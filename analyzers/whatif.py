@@ -5,21 +5,28 @@ The unchanged replay is held against the recording first; without it nothing is 
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from specscope.analyzers import levers, levers_tokens, replay_graph
+from specscope.analyzers import levers_tokens, replay_graph
 from specscope.analyzers.lever_bench import Bench, Prediction
 from specscope.analyzers.levers import LEVERS, Lever, predict
 from specscope.analyzers.levers_tokens import Curve
 from specscope.analyzers.perturbation import Corrected, correct
 from specscope.analyzers.replay import UNEXPLAINED, critical_edges, replay
 from specscope.analyzers.replay_graph import Replay
-from specscope.analyzers.replay_select import select
+from specscope.analyzers.replay_select import DRAFT_STAGES, select
 from specscope.analyzers.report import Report
 
+# Options by which servers are told the width of the draft: vLLM's, and SGLang's forks'.
+_DRAFT_TP = re.compile(
+    r"(?:draft[_-]tensor[_-]parallel[_-]size|draft[_-]tp(?:[_-]size)?)\W{1,12}(\d{1,4})\b"
+)
 # An unchanged replay that misses the recording by more predicts nothing.
 MOST_ERROR = 0.01
 
@@ -178,6 +185,16 @@ def _token_grids(bench: Bench) -> dict[str, Sequence[float]]:
     return {"accept-length": lengths, "batch": (1, 2, 4, 8, 16, 32), "draft-tokens": range(1, 17)}
 
 
+def told_draft_tp(server_args: Any) -> int | None:
+    """On how many GPUs the server was told to keep its draft; None: nothing was said.
+
+    >>> told_draft_tp(["--speculative-config", '{"draft_tensor_parallel_size": 1}'])
+    1
+    """
+    found = _DRAFT_TP.search(json.dumps(server_args, default=str))
+    return int(found[1]) if found else None
+
+
 def _notes(bench: Bench) -> list[str]:
     notes = []
     if not bench.replay.joined and bench.ranks > 1:
@@ -185,9 +202,8 @@ def _notes(bench: Bench) -> list[str]:
             "ranks are replayed one by one: a collective keeps the waiting that it was recorded "
             "with; give the traces of all ranks"
         )
-    stages = levers.DRAFT_STAGES
-    alone = bench.report.run.context.get("draft_tp") == 1
-    if alone and (bench.select.transfer & bench.select.of(*stages)).any():
+    told = told_draft_tp(bench.report.run.context.get("server_args"))
+    if told == 1 and (bench.select.transfer & bench.select.of(*DRAFT_STAGES)).any():
         notes.append(
             "the server was told to keep its draft on one GPU and the draft holds collectives: "
             "the option had no effect"
