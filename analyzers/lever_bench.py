@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from specscope.analyzers.columns import Bool
 from specscope.analyzers.perturbation import Corrected
-from specscope.analyzers.replay import Float, replay
+from specscope.analyzers.replay import Float, replay, replay_each
 from specscope.analyzers.replay_graph import Replay
 from specscope.analyzers.replay_select import Selection
 from specscope.analyzers.replay_stages import cycle_of_op
@@ -79,16 +80,21 @@ class Bench:
         return int(self.report.facts.get("tp") or len(self.replay.ranks))
 
     def cycle_with(self, lengths: Float) -> float:
-        """The cycle with these lengths.
+        """The cycle with these lengths."""
+        return self.cycles_with([lengths])[0]
+
+    def cycles_with(self, lengths: Sequence[Float]) -> list[float]:
+        """The cycle with each of these sets of lengths.
 
         The median change of a cycle, each held against itself, is added to the median cycle: so
         the scatter of the cycles stays out of the difference.
         """
-        changed = self.replay.cycles_ns(replay(self.replay.plan, lengths))
-        change = [
-            np.median(new - old) for new, old in zip(changed, self.base, strict=True)
-        ]
-        return self.cycle_ns + float(np.median(change))
+        found = []
+        for time in replay_each(self.replay.plan, lengths):
+            changed = self.replay.cycles_ns(time)
+            change = [np.median(new - old) for new, old in zip(changed, self.base, strict=True)]
+            found.append(self.cycle_ns + float(np.median(change)))
+        return found
 
     def spent(self, which: Bool) -> float:
         """What these edges (ops, transfers) take of a counted cycle: mean over the ranks."""

@@ -5,8 +5,9 @@ A lever takes the bench and a value and gives the lengths of both ends of its ra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -41,27 +42,33 @@ class Lever:
 
 def predict(bench: Bench, lever: Lever, value: float) -> Prediction:
     """What the lever would do at that value."""
-    text = f"{value:g}"
+    return predictions(bench, lever, (value,))[0]
+
+
+def predictions(bench: Bench, lever: Lever, values: Sequence[float]) -> tuple[Prediction, ...]:
+    """What the lever would do at each of these values."""
     if why := lever.refuse(bench):
-        return Prediction(lever.name, text, lever.title(value), refused=why)
-    cycles = ordered(*(bench.cycle_with(ns) for ns in lever.lengths(bench, value)))
+        return tuple(_row(lever, value, refused=why) for value in values)
     touched = lever.touched(bench)
+    free = bench.lengths.copy()
+    free[touched] = np.minimum(free[touched], 0.0)
+    ends = [lever.lengths(bench, value) for value in values]
+    found = iter(bench.cycles_with([free, *(ns for of in ends for ns in of)]))
+    shortest = next(found)
     if lever.serial:
-        bound = bench.cycle_ns - bench.spent(touched)
-    else:
-        free = bench.lengths.copy()
-        free[touched] = np.minimum(free[touched], 0.0)
-        bound = bench.cycle_with(free)
-    return Prediction(
-        lever.name,
-        text,
-        lever.title(value),
-        cycles,
-        bench.rate(cycles),
-        min(bound, cycles[0]),
-        lever.assumption,
-        lever.formula,
-    )
+        shortest = min(shortest, bench.cycle_ns - bench.spent(touched))
+    rows = []
+    for value, of in zip(values, ends, strict=True):
+        cycles = ordered(*(next(found) for _ in of))
+        bound = min(shortest, cycles[0])
+        rows.append(_row(lever, value, cycle_ns=cycles, rate=bench.rate(cycles), bound_ns=bound))
+    return tuple(rows)
+
+
+def _row(lever: Lever, value: float, **more: Any) -> Prediction:
+    text, title = f"{value:g}", lever.title(value)
+    told = {} if "refused" in more else {"assumption": lever.assumption, "formula": lever.formula}
+    return Prediction(lever.name, text, title, **told, **more)
 
 
 def divided(bench: Bench, which: Bool, by: float) -> Float:
@@ -151,7 +158,7 @@ def _eager_draft(bench: Bench) -> str:
     return ""
 
 
-_FASTER = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 8.0)
+_FASTER = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 8.0)
 
 DRAFT_TP = Lever(
     "draft-tp",

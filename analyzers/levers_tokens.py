@@ -8,6 +8,7 @@ in proportion to the tokens.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specscope.analyzers.acceptance import length_at, length_of_probability
@@ -67,49 +68,76 @@ def _probability(length: float, k: int) -> float:
 
 def steps(bench: Bench, number: int) -> Prediction:
     """Another number of draft steps, as a chain."""
-    title = f"{number} draft steps" if number > 1 else "1 draft step"
-    found = bench.throughput
-    k = found.k if found is not None else None
-    if not k:
-        return _refused("steps", number, title, "the number of draft steps on record is not known; run.json gives it (k)")
-    if bench.report.run.context.get("topk") not in (None, 1):
-        return _refused("steps", number, title, "the server verifies a tree (topk above 1): how steps change its width is not on record")
-    now, then = _forwards(bench, k), _forwards(bench, number)
-    if now < 1:
-        return _refused("steps", number, title, "the draft stage holds no forward of the draft: record with 2 draft steps or more")
-    ends = _verify_ends(bench, (number - k) * (found.batch or 1) if found else 0)
-    cycles = []
-    for verify in ends:
-        ns = _draft_scaled(bench, verify, then / now)
-        cycles.append(bench.cycle_with(ns))
-    cycle = ordered(*cycles)
-    rates, _ = positions(found, number)
-    length = length_at(rates, number) if rates else None
-    return Prediction(
-        "steps",
-        str(number),
-        title,
-        cycle,
-        bench.rate(cycle, length) if length else None,
-        None,
-        "acceptance of positions beyond those measured, and what a token costs to verify",
-        "replay with the draft's ops x forwards / forwards now, verify by its line; L = 1 + sum P(i)",
-    )
+    return _steps(bench, (number,))[0]
 
 
 def curve(bench: Bench, most: int = STEPS[-1]) -> Curve | None:
     """The rates of 1..8 draft steps; None where the steps on record are not known."""
-    rows = tuple(steps(bench, number) for number in range(1, most + 1))
+    rows = _steps(bench, range(1, most + 1))
     if any(row.refused for row in rows):
         return None
     rates, basis = positions(bench.throughput, most)
     lengths = tuple(length_at(rates, n) if rates else None for n in range(1, most + 1))
+    known = [row.rate for row in rows if row.rate is not None]
     best = None
-    known = [(row.rate, n) for n, row in enumerate(rows, 1) if row.rate is not None]
     if len(known) == len(rows):
-        tops = [max(known, key=lambda one: one[0][end])[1] for end in (0, 1)]  # type: ignore[index]
+        tops = [1 + max(range(most), key=lambda n, end=end: known[n][end]) for end in (0, 1)]  # type: ignore[misc]
         best = min(tops), max(tops)
     return Curve(rows, lengths, best, basis)
+
+
+def _steps(bench: Bench, numbers: Sequence[int]) -> tuple[Prediction, ...]:
+    if why := _no_steps(bench):
+        return tuple(_refused("steps", n, _steps_title(n), why) for n in numbers)
+    found = bench.throughput
+    assert found is not None
+    assert found.k is not None
+    now = _forwards(bench, found.k)
+    ends = [
+        _draft_scaled(bench, verify, _forwards(bench, number) / now)
+        for number in numbers
+        for verify in _verify_ends(bench, (number - found.k) * (found.batch or 1))
+    ]
+    cycles = bench.cycles_with(ends)
+    rows = []
+    for place, number in enumerate(numbers):
+        cycle = ordered(*cycles[2 * place : 2 * place + 2])
+        rates, _ = positions(found, number)
+        rows.append(
+            Prediction(
+                "steps",
+                str(number),
+                _steps_title(number),
+                cycle,
+                bench.rate(cycle, length_at(rates, number)) if rates else None,
+                None,
+                "what a token costs to verify, and acceptance beyond the positions measured",
+                "replay with the draft's ops x forwards / forwards now and verify by its line; "
+                "accept length 1 + P(1) + ... + P(steps)",
+            )
+        )
+    return tuple(rows)
+
+
+def _steps_title(number: int) -> str:
+    return "1 draft step" if number == 1 else f"{number} draft steps"
+
+
+def _no_steps(bench: Bench) -> str:
+    """Why the number of steps cannot be changed; empty where it can."""
+    found = bench.throughput
+    if found is None or not found.k:
+        return "the number of draft steps on record is not known; run.json gives it (k)"
+    if bench.report.run.context.get("topk") not in (None, 1):
+        return (
+            "the server verifies a tree (topk above 1): how its width follows from the steps is "
+            "not on record; record a server with topk 1"
+        )
+    if not bench.select.of(DRAFT).any():
+        return "the run has no draft stage on the GPU"
+    if _forwards(bench, found.k) < 1:
+        return "the draft stage holds no forward of the draft; record with 2 draft steps or more"
+    return ""
 
 
 def accept_length(bench: Bench, length: float) -> Prediction:
@@ -165,7 +193,7 @@ def _wider(bench: Bench, lever: str, value: int, title: str, tokens: int, size: 
             f"{tokens} tokens lie outside of those measured ({low:g} to {high:g}); {_GIVE_LINE}",
         )
     more = tokens - (found.batch or 1) * (_width(bench) or 1)
-    cycle = ordered(*(bench.cycle_with(ns) for ns in _verify_ends(bench, more)))
+    cycle = ordered(*bench.cycles_with(_verify_ends(bench, more)))
     rate = bench.rate(cycle)
     scale = size / (found.batch or 1)
     return Prediction(

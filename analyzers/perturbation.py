@@ -15,7 +15,7 @@ for one another follows from the replay. Docs: docs/whatif.md, with what it was 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,11 +28,10 @@ from specscope.analyzers.replay import (
     HOST_TRANSFER,
     HOST_WORK,
     LAUNCH_LAG,
-    OP,
     SYNC_CALL,
-    TRANSFER,
     Float,
     replay,
+    replay_each,
 )
 from specscope.analyzers.replay_graph import Replay
 from specscope.analyzers.replay_stages import StageTime, stage_times, waiting_ns
@@ -49,7 +48,10 @@ _CALL_PART = 0.25
 MOST_LONGER = 0.03
 # Agreement of the corrected cycle with the reference.
 _CLOSE = 1e-4
-_STEPS = 60
+_ROUNDS, _AT_ONCE = 20, 7
+_PARTS = ("graph launches", "kernel launches", "other host work")
+
+_Cycles = Callable[[Sequence[float]], list[float]]
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,11 @@ def correct(one: Replay, reference: tuple[float, str] | None) -> Corrected:
         )
         return Corrected("agrees", text, cycle_ns=profiled, **given, **as_recorded)  # type: ignore[arg-type]
     lengths = cost_taken(one)
-    cycles: Callable[[float], float] = lambda at: one.cycle_ns(replay(one.plan, lengths(at)))  # noqa: E731
-    shortest = cycles(3.0)
+
+    def cycles(amounts: Sequence[float]) -> list[float]:
+        return [one.cycle_ns(t) for t in replay_each(one.plan, [lengths(at) for at in amounts])]
+
+    (shortest,) = cycles([3.0])
     if shortest > wanted:
         text = (
             f"the cycle of {source} ({wanted / 1e6:.2f} ms) is shorter than the GPU's work alone "
@@ -206,31 +211,27 @@ def _before_kernel_launch(one: Replay) -> Bool:
     return (edges.kind == HOST_WORK) & leads[edges.target]
 
 
-def _amount(cycles: Callable[[float], float], wanted: float) -> float:
+def _amount(cycles: _Cycles, wanted: float) -> float:
     """The amount at which the cycle has the wanted length; the cycle falls with it."""
     low, high = 0.0, 3.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        found = cycles(middle)
-        if abs(found / wanted - 1) < _CLOSE:
-            return middle
-        low, high = (middle, high) if found > wanted else (low, middle)
+    for _ in range(_ROUNDS):
+        amounts = np.linspace(low, high, _AT_ONCE + 2)[1:-1].tolist()
+        found = cycles(amounts)
+        best = min(range(len(found)), key=lambda row: abs(found[row] - wanted))
+        if abs(found[best] / wanted - 1) < _CLOSE:
+            return amounts[best]
+        too_long = [at for at, ns in zip(amounts, found, strict=True) if ns > wanted]
+        low = max([low, *too_long])
+        high = min([at for at in (*amounts, high) if at > low])
     return high
 
 
-def _taken(cycles: Callable[[float], float], amount: float, profiled: float) -> tuple[Taken, ...]:
+def _taken(cycles: _Cycles, amount: float, profiled: float) -> tuple[Taken, ...]:
     """By how much each part lengthened the cycle, in the order in which they were taken out."""
+    ends = [min(amount, end) for end in (1.0, 2.0, 3.0) if amount > end - 1]
     parts = []
     before = profiled
-    for end, what in ((1.0, "graph launches"), (2.0, "kernel launches"), (3.0, "other host work")):
-        if amount <= end - 1:
-            break
-        after = cycles(min(amount, end))
+    for what, after in zip(_PARTS, cycles(ends), strict=False):
         parts.append(Taken(what, before - after))
         before = after
     return tuple(parts)
-
-
-def gpu_work(one: Replay) -> Bool:
-    """Edges that are the GPU's own work."""
-    return np.isin(one.graph.edges.kind, (OP, TRANSFER))

@@ -10,6 +10,7 @@ recording, prove the unchanged replay, then change lengths.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,9 @@ import numpy.typing as npt
 from specscope.analyzers.columns import Bool, Int
 
 Float = npt.NDArray[np.float64]
+
+# From so many sets of lengths on, arrays are faster than numbers one by one.
+_TOGETHER = 5
 
 # What an edge stands for.
 EDGE_KINDS = (
@@ -194,6 +198,34 @@ def replay(one: Plan, ns: Float | None = None) -> Float:
     found[one.heads] = time
     out: Float = found[one.head] + inner
     return out
+
+
+def replay_each(one: Plan, lengths: Sequence[Float]) -> list[Float]:
+    """`replay` with several sets of lengths at once: hardly dearer than with one."""
+    if len(lengths) < _TOGETHER:
+        return [replay(one, ns) for ns in lengths]
+    edges = one.graph.edges
+    inner, rows = [], []
+    for ns in lengths:
+        place = np.zeros(len(one.head))
+        if len(one.chain):
+            total = np.cumsum(ns[one.into])
+            place[one.chain] = total - (total[one.first] - ns[one.into[one.first]])
+        inner.append(place)
+        rows.append(place[edges.source[one.by_head]] + ns[one.by_head])
+    length = np.stack(rows, axis=1)
+    time = np.empty((len(one.heads), len(lengths)))
+    time[: one.free] = one.graph.time[one.heads[: one.free], None]
+    starts, low, row = one.starts, 0, one.free
+    for high in one.begin[1:]:
+        latest = time[starts[low]] + length[low]
+        for edge in range(low + 1, high):
+            np.maximum(latest, time[starts[edge]] + length[edge], out=latest)
+        time[row] = latest
+        low, row = high, row + 1
+    found = np.empty((len(lengths), len(one.head)))
+    found[:, one.heads] = time.T
+    return [of[one.head] + place for of, place in zip(found, inner, strict=True)]
 
 
 def binding(graph: Graph, time: Float, ns: Float) -> Bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from specscope.analyzers import levers_tokens, replay_graph
 from specscope.analyzers.lever_bench import Bench, Prediction
-from specscope.analyzers.levers import LEVERS, Lever, predict
+from specscope.analyzers.levers import LEVERS, Lever, predict, predictions
 from specscope.analyzers.levers_tokens import Curve
 from specscope.analyzers.perturbation import Corrected, correct
 from specscope.analyzers.replay import UNEXPLAINED, critical_edges, replay
@@ -90,6 +90,7 @@ def whatif(report: Report, asked: Asked | None = None) -> WhatIf:
     bench = Bench(report, built, select(built), corrected)
     every = {lever.name: lever for lever in LEVERS}
     curve = levers_tokens.curve(bench)
+    grid = _grid(bench, curve)
     rate = bench.rate((corrected.cycle_ns, corrected.cycle_ns))
     found = report.throughput
     return WhatIf(
@@ -98,9 +99,9 @@ def whatif(report: Report, asked: Asked | None = None) -> WhatIf:
         rate=rate[0] if rate else None,
         acceptance=found.acceptance.name if found is not None and found.acceptance else "",
         asked=tuple(_answer(bench, every, name, value, asked) for name, value in asked.levers),
-        ranked=ranked(bench, curve),
+        ranked=ranked(bench, grid, curve),
         curve=curve,
-        grid=_grid(bench, curve),
+        grid=grid,
         notes=tuple(_notes(bench)),
     )
 
@@ -143,9 +144,17 @@ def _answer(
     return predict(bench, every[name], value)
 
 
-def ranked(bench: Bench, curve: Curve | None) -> tuple[Prediction, ...]:
+def ranked(
+    bench: Bench, grid: Mapping[str, Sequence[Prediction]], curve: Curve | None
+) -> tuple[Prediction, ...]:
     """What would help most, by the middle of the range of tokens/s (else of the cycle)."""
-    rows = [predict(bench, lever, lever.usual) for lever in LEVERS if lever.usual is not None]
+    usual = [lever for lever in LEVERS if lever.usual is not None]
+    rows = [
+        next(row for row in grid[lever.name] if row.value == f"{lever.usual:g}")
+        if lever.name in grid
+        else predict(bench, lever, lever.usual or 1.0)
+        for lever in usual
+    ]
     if curve is not None and curve.best is not None and bench.throughput is not None:
         k = bench.throughput.k
         if k not in range(curve.best[0], curve.best[1] + 1):
@@ -169,7 +178,7 @@ def _grid(bench: Bench, curve: Curve | None) -> dict[str, tuple[Prediction, ...]
     grid: dict[str, tuple[Prediction, ...]] = {}
     for lever in LEVERS:
         if not lever.refuse(bench):
-            grid[lever.name] = tuple(predict(bench, lever, value) for value in lever.grid)
+            grid[lever.name] = predictions(bench, lever, lever.grid)
     if curve is not None:
         grid["steps"] = curve.rows
     for name, values in _token_grids(bench).items():
