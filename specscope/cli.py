@@ -23,6 +23,7 @@ from specscope.ranks_cli import ranks_command
 from specscope.record_cli import record_command
 from specscope.scrub_cli import scrub_command
 from specscope.sweep_cli import sweep_command
+from specscope.whatif_cli import whatif_command
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 96}
 # The value of an option whose FILE was left out: standard output.
@@ -298,6 +299,7 @@ def _group(context: click.Context) -> None:
 
 _group.add_command(analyze_command)
 _group.add_command(ranks_command)
+_group.add_command(whatif_command)
 _group.add_command(query_command)
 _group.add_command(compare_command)
 _group.add_command(collect_command)
