@@ -62,7 +62,7 @@ class Cause:
     beside: tuple[Condition, ...]
     against: tuple[Condition, ...]
     removes: tuple[tuple[str, ...], ...]
-    removes_idle: bool
+    removes_slack: bool  # idle or waiting: what a profiler stretches
     ratio: tuple[str, str] | None
 
     @property
@@ -91,7 +91,7 @@ def _cause(row: dict[str, Any]) -> Cause:
         tuple(_condition(one) for one in row.get("beside", ())),
         tuple(_condition(one) for one in row.get("against", ())),
         tuple(tuple(names) for names in gain.get("removes", ())),
-        bool(gain.get("idle", False)),
+        bool(gain.get("slack", False)),
         (ratio[0], ratio[1]) if ratio else None,
     )
     named = {name for one in found.conditions for name in one.figures}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from specscope.analyzers.report import Report
 from specscope.dashboards.safe_text import clean
+from specscope.dashboards.units import time_text
 
 if TYPE_CHECKING:
     from specscope.analyzers.causes import Finding
@@ -31,6 +32,22 @@ def cause_blocks(report: Report) -> list[Block]:
         return []
     shown = (*report.causes.of("seen"), *report.causes.of("suspected"))
     return [_block(one) for one in shown]
+
+
+def basis_lines(report: Report) -> list[str]:
+    """What the bounds rest on; nothing where no bound is shown."""
+    found = report.causes
+    if found is None or not any(one.gain for one in (*found.of("seen"), *found.of("suspected"))):
+        return []
+    if report.unprofiled is None:
+        cycle = "of the cycle as recorded, which the profiler stretches"
+    else:
+        length, source = report.unprofiled.cycle_ns, clean(report.unprofiled.source)
+        cycle = f"of the cycle without the profiler, {time_text(length)} ({source})"
+    lines = [f"Bounds {cycle}; they do not add up."]
+    if found.simulated and any(one.after is not None for one in found.findings):
+        lines.append("The server drew its accept length: rates rest on that, not on a draft.")
+    return lines
 
 
 def _block(one: Finding) -> Block:

@@ -195,6 +195,7 @@ def _causes(report: Report) -> Iterator[str]:
     if not blocks and not unknown:
         return
     yield f"<h2>{_escape(cause_sections.TITLE)}</h2>"
+    yield from (f"<p>{_escape(line)}</p>" for line in cause_sections.basis_lines(report))
     for block in blocks:
         yield f'<p class="cause">{_escape(block.head)}</p>'
         yield _bullets(block.lines)

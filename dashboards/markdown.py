@@ -66,7 +66,7 @@ def _causes(report: Report) -> Iterator[str]:
     blocks, unknown = cause_sections.cause_blocks(report), cause_sections.open_lines(report)
     if not blocks and not unknown:
         return
-    yield f"{cause_sections.TITLE}:"
+    yield escape(" ".join((f"{cause_sections.TITLE}.", *cause_sections.basis_lines(report))))
     items = []
     for block in blocks:
         items.append(f"- {escape(block.head)}")

@@ -233,6 +233,8 @@ def _warnings(report: Report, console: Console) -> list[Text]:
 def _causes(report: Report, console: Console) -> list[Text]:
     """The causes whose signs are in the run, then those that cannot be told."""
     lines = [Text(cause_sections.TITLE, BOLD)]
+    for text in cause_sections.basis_lines(report):
+        lines += hanging(text, console, indent=0)
     for block in cause_sections.cause_blocks(report):
         lines += hanging(block.head, console, indent=0)
         for text in block.lines:
