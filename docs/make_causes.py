@@ -15,12 +15,11 @@ HEAD = """# Causes
 *Why, and what to do*: every report of a run that speculates judges the causes below by their
 signs. `report.causes` in Python, the key `causes` in the [JSON report](report.md).
 
-| state | meaning |
-|---|---|
-| `seen` | all signs are in the run |
-| `suspected` | all signs are in the run, and so is evidence that refutes the cause: it stands beside |
-| `open` | a sign rests on a figure that is not known, and no other sign is missing; what to give or to record is said |
-| `absent` | a sign is not there |
+- `seen`: all signs are in the run.
+- `suspected`: all signs are in the run, and so is evidence that refutes the cause, shown beside.
+- `open`: a sign rests on a figure that is not known, and no other sign is missing; what to give or
+  to record is said.
+- `absent`: a sign is not there.
 
 What is not known is never taken for zero or for no. Evidence to the contrary is shown after *yet*
 also where it does not refute.
