@@ -58,6 +58,7 @@ class Cause:
     id: str
     title: str
     mend: str
+    asked: bool  # people suspect it first
     signs: tuple[Sign, ...]
     beside: tuple[Condition, ...]
     against: tuple[Condition, ...]
@@ -87,6 +88,7 @@ def _cause(row: dict[str, Any]) -> Cause:
         row["id"],
         row["title"],
         row["mend"],
+        bool(row.get("asked", False)),
         tuple(_sign(sign) for sign in row["sign"]),
         tuple(_condition(one) for one in row.get("beside", ())),
         tuple(_condition(one) for one in row.get("against", ())),

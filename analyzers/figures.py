@@ -152,6 +152,8 @@ FORMULAS: Final[tuple[_Formula, ...]] = (
     ("verify.ratio", ("verify.work.ms", "plain.step.ms"), _over),
     ("verify.ratio", ("verify.ms", "plain.step.ms"), _over),
     ("verify.excess.ms", ("verify.ms", "plain.step.ms"), lambda whole, step: whole - step),
+    ("graph.excess", ("batch", "graph.batch"), _over),
+    ("graph.excess", ("verify.tokens", "graph.tokens"), _over),
     ("draft.gain", ("cycle.ms", "draft.ms"), lambda whole, part: _over(whole, whole - part)),
     ("draft.sharding.ms", ("draft.ms", "draft.alone.ms"), lambda now, alone: now - alone),
     ("draft.sharding.ms", ("draft.collective.ms",), lambda ms: ms),

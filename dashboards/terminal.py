@@ -111,7 +111,7 @@ def _blocks(report: Report, console: Console, colours: bool) -> Iterator[list[Te
         yield lines
     for text in rank_sections.group_lines(report):
         yield [Text("All ranks together", BOLD), *hanging(text, console, indent=0)]
-    if cause_sections.cause_blocks(report) or cause_sections.open_lines(report):
+    if not cause_sections.is_empty(report):
         yield _causes(report, console)
     for grid in _grids(report, console.width):
         yield grid_lines(grid, console, colours=colours)
@@ -239,7 +239,7 @@ def _causes(report: Report, console: Console) -> list[Text]:
         lines += hanging(block.head, console, indent=0)
         for text in block.lines:
             lines += hanging(text, console)
-    for text in cause_sections.open_lines(report):
+    for text in (*cause_sections.absent_lines(report), *cause_sections.open_lines(report)):
         lines += hanging(Text(text, DIM), console, indent=0)
     return lines
 

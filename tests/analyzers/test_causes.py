@@ -315,6 +315,25 @@ def test_an_option_that_had_no_effect_is_told() -> None:
     assert "the option had no effect" in judge(table | {"draft.tp": 1})["C7"].sentence
 
 
+@pytest.mark.parametrize(
+    ("sizes", "state"),
+    [
+        ({"batch": 20, "graph.batch": 2}, "seen"),
+        ({"batch": 2, "graph.batch": 2, "graph.tokens": 64, "draft_tokens": 4}, "absent"),
+        ({"batch": 20, "draft_tokens": 4, "graph.tokens": 64}, "seen"),
+        ({"batch": 2, "graph.batch": 2}, "absent"),
+        ({"batch": 2}, "open"),
+    ],
+)
+def test_a_batch_above_the_captured_sizes_is_seen_by_sequences_or_tokens(
+    sizes: dict[str, float], state: str
+) -> None:
+    assert judge(sizes | {"verify.graph_launches": 0})["C11"].state == state
+    assert judge(sizes | {"verify.graph_launches": 1})["C11"].state == "absent"
+    # Without launches on record nobody knows whether a graph was found.
+    assert judge(sizes)["C11"].state == ("open" if state == "seen" else state)
+
+
 NAMES = sorted(
     {
         name
@@ -379,6 +398,8 @@ def test_those_seen_come_first_by_what_they_can_gain(table: dict[str, float]) ->
             1.0,
         ),
         ({"speculative_config": {"draft_tensor_parallel_size": 1}}, "draft.tp", 1.0),
+        (["--cudagraph-capture-sizes", "1", "2", "64"], "graph.tokens", 64.0),
+        (["--compilation-config", '{"max_cudagraph_capture_size": 32}'], "graph.tokens", 32.0),
         (["--disable-cuda-graph"], "graph.off", 1.0),
         ({"enforce_eager": False}, "graph.off", 0.0),
     ],
