@@ -58,11 +58,12 @@ class Cause:
     id: str
     title: str
     mend: str
+    asked: bool  # people suspect it first
     signs: tuple[Sign, ...]
     beside: tuple[Condition, ...]
     against: tuple[Condition, ...]
     removes: tuple[tuple[str, ...], ...]
-    removes_idle: bool
+    removes_slack: bool  # idle or waiting: what a profiler stretches
     ratio: tuple[str, str] | None
 
     @property
@@ -87,11 +88,12 @@ def _cause(row: dict[str, Any]) -> Cause:
         row["id"],
         row["title"],
         row["mend"],
+        bool(row.get("asked", False)),
         tuple(_sign(sign) for sign in row["sign"]),
         tuple(_condition(one) for one in row.get("beside", ())),
         tuple(_condition(one) for one in row.get("against", ())),
         tuple(tuple(names) for names in gain.get("removes", ())),
-        bool(gain.get("idle", False)),
+        bool(gain.get("slack", False)),
         (ratio[0], ratio[1]) if ratio else None,
     )
     named = {name for one in found.conditions for name in one.figures}

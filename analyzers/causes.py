@@ -7,7 +7,9 @@ A cause is
 * `absent`: a sign is not there.
 
 The gain is a bound (Amdahl): what the tokens a second grow by when the time in question is gone
-and nothing else changes. It is made on the cycle without a profiler where that is known.
+and nothing else changes. It is made on the cycle without a profiler where that is known; that
+cycle holds no more idle and waiting than its work leaves room for, whatever the trace shows.
+Bounds of several causes do not add up: the same time may stand in more than one.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ class Causes:
     """All causes of one run: those seen first, by what they can gain at most."""
 
     findings: tuple[Finding, ...]
+    simulated: bool = False  # the server drew the accept length
 
     def of(self, state: str) -> tuple[Finding, ...]:
         """Those in that state, in order."""
@@ -75,12 +78,14 @@ def judge(given: Mapping[str, float]) -> Causes:
     """
     table = figures.complete(given)
     found = [_finding(cause, table) for cause in cause_rules.causes()]
-    return Causes(tuple(sorted(found, key=_rank)))
+    simulated = table.get("accept_length.simulated") == 1
+    return Causes(tuple(sorted(found, key=_rank)), simulated)
 
 
 def with_mends(found: Causes, engine: str | None, version: str | None) -> Causes:
     """The causes with their mends, and of these the flags that this engine and version have."""
-    return Causes(tuple(_mended(one, engine, version) for one in found.findings))
+    mended = tuple(_mended(one, engine, version) for one in found.findings)
+    return replace(found, findings=mended)
 
 
 def _mended(one: Finding, engine: str | None, version: str | None) -> Finding:
@@ -169,10 +174,29 @@ def _gain(cause: Cause, table: figures.Figures) -> tuple[float | None, list[str]
         return None, []
     cycle, used = table[length], [*names, length]
     gone = max(sum(table[name] for name in names), 0.0)
-    if cause.removes_idle and "cycle.work.ms" in table:
-        gone = min(gone, max(cycle - table["cycle.work.ms"], 0.0))
-        used.append("cycle.work.ms")
+    if cause.removes_slack:
+        room, why = _room(cycle, table)
+        gone, used = min(gone, room), used + why
     return (cycle / (cycle - gone) if gone < cycle else None), used
+
+
+def gain_words(cause: Cause) -> str:
+    """The bound of a cause as a formula, for the docs."""
+    if cause.ratio is not None:
+        return f"`{cause.ratio[0]}` / `{cause.ratio[1]}`"
+    if not cause.removes:
+        return "no bound"
+    each = (" + ".join(f"`{name}`" for name in names) for names in cause.removes)
+    return f"the cycle without {', else without '.join(each)}"
+
+
+def _room(cycle: float, table: figures.Figures) -> tuple[float, list[str]]:
+    """What the cycle can hold besides work that is no waiting, and the figures that say so."""
+    waits = next((n for n in ("cycle.wait.ms", "cycle.collective.ms") if n in table), None)
+    if waits is None or "cycle.work.ms" not in table:
+        return cycle, []
+    work = table["cycle.work.ms"] - table[waits]
+    return min(max(cycle - work, 0.0), cycle), ["cycle.work.ms", waits]
 
 
 def _texts(conditions: list[Condition], table: figures.Figures) -> Iterator[str]:

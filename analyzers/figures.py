@@ -17,6 +17,9 @@ from specscope.traces.errors import UsageError
 
 Figures = dict[str, float]
 
+# Starts of one server differ by up to 10 %; a cycle longer than that is the profiler's doing.
+STRETCHED: Final = 1.1
+
 _MS: Final = ".ms"
 _SHARE: Final = ".share"
 
@@ -128,6 +131,11 @@ FORMULAS: Final[tuple[_Formula, ...]] = (
     ),
     ("cycle.ms", ("server.cycle.ms",), lambda ms: ms),
     ("stretch", ("cycle.ms", "server.cycle.ms"), _over),
+    (
+        "late_rank.by_profiler",
+        ("late_rank.by_host", "stretch"),
+        lambda host, stretch: float(host == 1 and stretch >= STRETCHED),
+    ),
     ("plain.step.ms", ("batch", "plain.tokens_per_second"), lambda b, rate: _over(1e3 * b, rate)),
     ("break_even", ("server.cycle.ms", "plain.step.ms"), _over),
     ("break_even", ("cycle.ms", "plain.step.ms"), _over),
@@ -136,7 +144,7 @@ FORMULAS: Final[tuple[_Formula, ...]] = (
     ("speed_up", ("tokens_per_second", "plain.tokens_per_second"), _over),
     (
         "tokens_per_second",
-        ("batch", "accept_length", "cycle.ms"),
+        ("batch", "accept_length", "server.cycle.ms"),
         lambda b, a, ms: _over(1e3 * b * a, ms),
     ),
     ("cycle.work.ms", ("cycle.ms", "cycle.idle.ms"), lambda whole, idle: whole - idle),
@@ -144,6 +152,8 @@ FORMULAS: Final[tuple[_Formula, ...]] = (
     ("verify.ratio", ("verify.work.ms", "plain.step.ms"), _over),
     ("verify.ratio", ("verify.ms", "plain.step.ms"), _over),
     ("verify.excess.ms", ("verify.ms", "plain.step.ms"), lambda whole, step: whole - step),
+    ("graph.excess", ("batch", "graph.batch"), _over),
+    ("graph.excess", ("verify.tokens", "graph.tokens"), _over),
     ("draft.gain", ("cycle.ms", "draft.ms"), lambda whole, part: _over(whole, whole - part)),
     ("draft.sharding.ms", ("draft.ms", "draft.alone.ms"), lambda now, alone: now - alone),
     ("draft.sharding.ms", ("draft.collective.ms",), lambda ms: ms),

@@ -15,8 +15,8 @@ ENGINES: Final = ("sglang", "vllm")
 FORMS: Final = {
     "option": "{}",
     "environment": "{}",
-    "speculative": '--speculative-config "{}"',
-    "pass": '--compilation-config "pass_config" "{}"',
+    "speculative": """--speculative-config '{{"{}": ...}}'""",
+    "pass": """--compilation-config '{{"pass_config": {{"{}": ...}}}}'""",
 }
 
 

@@ -11,13 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 # Figure: the arguments that give it, as in a mapping; a dot goes into JSON. Of several numbers
-# the largest counts. Sizes of vLLM's graphs are tokens, so they are no batch and not read here.
+# the largest counts. SGLang's graphs are by sequences, vLLM's by tokens.
 PLACES: Final[dict[str, tuple[str, ...]]] = {
     "graph.batch": (
         "cuda_graph_bs",
         "cuda_graph_max_bs",
         "cuda_graph_bs_decode",
         "cuda_graph_max_bs_decode",
+    ),
+    "graph.tokens": (
+        "cudagraph_capture_sizes",
+        "max_cudagraph_capture_size",
+        "compilation_config.cudagraph_capture_sizes",
+        "compilation_config.max_cudagraph_capture_size",
     ),
     "draft.tp": ("speculative_config.draft_tensor_parallel_size",),
 }

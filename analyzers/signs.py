@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from specscope.analyzers import server_flags
+from specscope.analyzers import figures, server_flags
 from specscope.analyzers.figures import Figures
 from specscope.analyzers.report import Report
 from specscope.analyzers.shares import StageShare
@@ -39,6 +39,9 @@ def of(report: Report) -> Figures:
     if not shares or not lengths:
         return table
     table["cycle.ms"] = float(np.median(lengths)) / 1e6
+    # A cycle log is written without a profiler.
+    traced = "cycle_log" not in report.tables
+    table["recorded_only"] = float(traced and "server.cycle.ms" not in figures.complete(table))
     table |= dict(_mixed(report))
     placed = [row.placed_share for row in report.coverage if row.placed_share is not None]
     if placed:
@@ -68,6 +71,7 @@ def _decision(report: Report) -> Pairs:
         "prompt_tokens": context.get("prompt_tokens"),
         "tokens_per_second": facts.get("tokens_per_second"),
         "accept_length": facts.get("accept_length"),
+        "plain.step.ms": _plain_step(report),
     }
     simulated = facts.get("simulated_acceptance")
     if known is not None:
@@ -88,6 +92,14 @@ def _decision(report: Report) -> Pairs:
             yield name, float(value)
     if isinstance(simulated, bool):
         yield "accept_length.simulated", float(simulated)
+
+
+def _plain_step(report: Report) -> float | None:
+    """As measured beside the traces, at the batch of the cycles."""
+    context, batch = report.run.context, report.facts.get("batch")
+    step = context.get("baseline_step_ms")
+    same_batch = batch is None or context.get("batch") in (None, batch)
+    return step if isinstance(step, int | float) and same_batch else None
 
 
 def _mixed(report: Report) -> Pairs:
@@ -116,6 +128,9 @@ def _work(report: Report, shares: dict[str, StageShare]) -> Pairs:
             yield f"{stage}.{activity}.ms", found[0] / 1e6
             yield f"{stage}.{activity}.share", found[1]
     if not opaque:
+        every = shares.values()
+        yield "cycle.collective.ms", sum(row.collective_ns for row in every) / 1e6
+        yield "cycle.collective.share", sum(row.collective_share for row in every)
         for activity in _ACTIVITIES:
             each = [_activity(report, stage, activity) for stage in shares]
             yield f"cycle.{activity}.ms", sum(ns for ns, _ in each) / 1e6

@@ -202,14 +202,15 @@ def _verdict(report: Report) -> Iterator[str]:
 
 def _causes(report: Report) -> Iterator[str]:
     """The causes whose signs are in the run, then those that cannot be told."""
-    blocks, unknown = cause_sections.cause_blocks(report), cause_sections.open_lines(report)
-    if not blocks and not unknown:
+    if cause_sections.is_empty(report):
         return
+    others = (*cause_sections.absent_lines(report), *cause_sections.open_lines(report))
     yield f"<h2>{_escape(cause_sections.TITLE)}</h2>"
-    for block in blocks:
+    yield from (f"<p>{_escape(line)}</p>" for line in cause_sections.basis_lines(report))
+    for block in cause_sections.cause_blocks(report):
         yield f'<p class="cause">{_escape(block.head)}</p>'
         yield _bullets(block.lines)
-    yield from (f'<p class="soft">{_escape(line)}</p>' for line in unknown)
+    yield from (f'<p class="soft">{_escape(line)}</p>' for line in others)
 
 
 def _facts(report: Report) -> str:

@@ -73,15 +73,15 @@ def _head(report: Report) -> Iterator[str]:
 
 def _causes(report: Report) -> Iterator[str]:
     """The causes whose signs are in the run, then those that cannot be told."""
-    blocks, unknown = cause_sections.cause_blocks(report), cause_sections.open_lines(report)
-    if not blocks and not unknown:
+    if cause_sections.is_empty(report):
         return
-    yield f"{cause_sections.TITLE}:"
+    others = (*cause_sections.absent_lines(report), *cause_sections.open_lines(report))
+    yield escape(" ".join((f"{cause_sections.TITLE}.", *cause_sections.basis_lines(report))))
     items = []
-    for block in blocks:
+    for block in cause_sections.cause_blocks(report):
         items.append(f"- {escape(block.head)}")
         items += [f"  - {escape(line)}" for line in block.lines]
-    items += [f"- {escape(line)}" for line in unknown]
+    items += [f"- {escape(line)}" for line in others]
     yield "\n".join(items)
 
 

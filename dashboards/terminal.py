@@ -120,7 +120,7 @@ def _blocks(report: Report, console: Console, colours: bool) -> Iterator[list[Te
         yield lines
     for text in rank_sections.group_lines(report):
         yield [Text("All ranks together", BOLD), *hanging(text, console, indent=0)]
-    if cause_sections.cause_blocks(report) or cause_sections.open_lines(report):
+    if not cause_sections.is_empty(report):
         yield _causes(report, console)
     for grid in _grids(report, console.width):
         yield grid_lines(grid, console, colours=colours)
@@ -243,11 +243,13 @@ def _warnings(report: Report, console: Console) -> list[Text]:
 def _causes(report: Report, console: Console) -> list[Text]:
     """The causes whose signs are in the run, then those that cannot be told."""
     lines = [Text(cause_sections.TITLE, BOLD)]
+    for text in cause_sections.basis_lines(report):
+        lines += hanging(text, console, indent=0)
     for block in cause_sections.cause_blocks(report):
         lines += hanging(block.head, console, indent=0)
         for text in block.lines:
             lines += hanging(text, console)
-    for text in cause_sections.open_lines(report):
+    for text in (*cause_sections.absent_lines(report), *cause_sections.open_lines(report)):
         lines += hanging(Text(text, DIM), console, indent=0)
     return lines
 
