@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from specscope.analyzers import activities
+from specscope.analyzers import activities, name_rules
 from specscope.analyzers.activities import (
     ACTIVITIES,
     CLASS_OF_ACTIVITY,
