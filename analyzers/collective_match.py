@@ -1,7 +1,7 @@
 """Which collective of one rank is which of another.
 
-The ranks read are taken for one tensor-parallel group: every collective is one of all of them.
-Matched are, best first:
+The ranks are of one process group: every collective is one of all of them. Matched are, best
+first:
 
 1. group and sequence number, where the trace has them (`collectives` table);
 2. the order within the same launch (graph launch, or eager launches of one stage) of the same
@@ -50,6 +50,7 @@ class Matched:
     by: str  # sequence, launch, capture
     total: tuple[int, ...]  # collectives of each rank, matched or not
     differing: tuple[str, ...]  # launches that were left out, in words
+    names: tuple[tuple[str | None, ...], ...] = ()  # by [rank, collective], as recorded
 
     def __len__(self) -> int:
         return int(self.op.shape[1])
@@ -211,7 +212,8 @@ def _joined(
     """The matched rows side by side; those of several groups or sizes are left out."""
     if not rows:
         return "no collective is on record on every rank"
-    together = [row for row in rows if _of_one_group(collectives, row)]
+    recorded = any(ranks is not None for one in collectives for ranks in one.ranks)
+    together = [row for row in rows if _of_one_group(collectives, row)] if recorded else rows
     if not together:
         return (
             "the collectives of the ranks belong to different process groups; give the ranks of "
@@ -247,4 +249,8 @@ def _joined(
         by=by,
         total=tuple(len(one.op) for one in collectives),
         differing=tuple(differing),
+        names=tuple(
+            tuple(one.name[row] for row in of.tolist())
+            for one, of in zip(collectives, at, strict=True)
+        ),
     )

@@ -80,15 +80,19 @@ def _placed_ops(table: pa.Table, rank: Rank, one: Attribution | None) -> pa.Tabl
     """The `ops` table with what is known of each op: its call, its activity, its stage."""
     call = rank.ops.call
     column = table.schema.get_field_index("call_id")
-    table = table.set_column(column, "call_id", pa.array(call, mask=call < 0))
+    field = table.schema.field(column)
+    table = table.set_column(column, field, pa.array(call, mask=call < 0))
     unknown = np.full(table.num_rows, -1, np.int8)
     stage = unknown if one is None else one.placed.stage_of_op
-    table = table.append_column("stage", worded(stage, STAGES))
-    return table.append_column("activity", worded(rank.activity, ACTIVITIES))
+    placed = (worded(stage, STAGES), worded(rank.activity, ACTIVITIES))
+    for field, column in zip(schema.PLACED, placed, strict=True):
+        table = table.append_column(field, column)
+    return table
 
 
 def _with_rank(table: pa.Table, rank: int) -> pa.Table:
     names = table.column_names
     if "rank" in names:
         return table
-    return table.add_column(0, "rank", pa.array(np.full(table.num_rows, rank, np.int32)))
+    field = schema.RANK.field("rank")
+    return table.add_column(0, field, pa.array(np.full(table.num_rows, rank, np.int32)))

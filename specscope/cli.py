@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -13,15 +12,19 @@ import click
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
 from specscope.collect_cli import collect_command
+from specscope.compare_cli import compare_command
 from specscope.convert_cli import convert_command
 from specscope.engine_options import engine_options
+from specscope.live_cli import live_command
+from specscope.measured_options import measured_options
+from specscope.option_types import Expanded, Positive, Size
+from specscope.query_cli import query_command
 from specscope.ranks_cli import ranks_command
 from specscope.record_cli import record_command
 from specscope.scrub_cli import scrub_command
 from specscope.sweep_cli import sweep_command
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 96}
-_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 # The value of an option whose FILE was left out: standard output.
 NO_FILE: Final = ""
 
@@ -41,61 +44,6 @@ Examples:
 \b
 Exit codes: 0 done; 1 a --check failed; 2 wrong usage; 3 the input cannot be
 read; 4 the evidence does not support what was demanded."""
-
-
-class Size(click.ParamType):  # type: ignore[type-arg]
-    """A size in bytes: `8M`, `4G`, `500000`."""
-
-    name = "size"
-
-    def __init__(self, smallest: int = 1, largest: int = 2**62 - 1) -> None:
-        self._smallest = smallest
-        self._largest = largest
-
-    _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The bytes."""
-        if isinstance(value, int):
-            return value
-        match = _SIZE.fullmatch(str(value))
-        size = float(match[1]) * 1024 ** self._POWERS[match[2].lower()] if match else 0
-        if not 1 <= size < 2**62:
-            self.fail(f"{value!r} is not a size; examples: 8M, 4G", param, ctx)
-        if size < self._smallest:
-            self.fail(f"{value!r} is less than {self._smallest} bytes", param, ctx)
-        if size > self._largest:
-            self.fail(f"{value!r} is more than {self._largest} bytes", param, ctx)
-        return int(size)
-
-
-class Positive(click.ParamType):  # type: ignore[type-arg]
-    """A number above 0."""
-
-    name = "number"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """The number."""
-        try:
-            number = float(value)
-        except ValueError:
-            number = float("nan")
-        if not 0 < number < 1e15:
-            self.fail(f"{value!r} is not a number above 0", param, ctx)
-        return number
-
-
-class Expanded(click.Path):
-    """A path with its `~` opened: a shell leaves that of `--log=~/x` as it is."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path."""
-        try:
-            return Path(str(super().convert(value, param, ctx))).expanduser()
-        except RuntimeError:
-            self.fail(f"{value!r} is in the home of nobody known", param, ctx)
 
 
 _PATH: Final = Expanded(path_type=Path)
@@ -128,25 +76,7 @@ _PATH: Final = Expanded(path_type=Path)
     multiple=True,
     help="Hold a figure against a number: 'verify.share>=0.95' (docs/checks.md). Repeatable.",
 )
-@click.option(
-    "--cycle-ms",
-    metavar="MS",
-    type=Positive(),
-    help="Length of a cycle measured without a profiler.",
-)
-@click.option(
-    "--tokens-per-second",
-    metavar="RATE",
-    type=Positive(),
-    help="Rate of the running batch without a profiler; gives the cycle with the next two.",
-)
-@click.option(
-    "--accept-length",
-    metavar="L",
-    type=Positive(),
-    help="Tokens a sequence and cycle, the bonus token included.",
-)
-@click.option("--batch", metavar="N", type=click.IntRange(min=1), help="Sequences in the batch.")
+@measured_options
 @click.option("--rank", metavar="R", type=click.IntRange(min=0), help="Read that rank only.")
 @click.option(
     "--cycle",
@@ -356,6 +286,7 @@ def _group(context: click.Context) -> None:
     \b
     specscope analyze traces/     (or just: analyze traces/)
     specscope ranks traces/       is the wire slow, or is a rank late?
+    specscope compare a/ b/       what changed, and is it more than noise?
     specscope capture --url http://localhost:30000
     specscope record -- vllm serve ...
     """
@@ -366,11 +297,14 @@ def _group(context: click.Context) -> None:
 
 _group.add_command(analyze_command)
 _group.add_command(ranks_command)
+_group.add_command(query_command)
+_group.add_command(compare_command)
 _group.add_command(collect_command)
 _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)
 _group.add_command(sweep_command)
+_group.add_command(live_command)
 _group.add_command(convert_command)
 _group.add_command(scrub_command)
 _group.add_command(doctor_command)
