@@ -44,7 +44,9 @@ class Request:
 
 def run(request: Request) -> int:
     """Do it; the exit code."""
-    rules = activities.load_rules(request.activity_rules)
+    own = request.activity_rules
+    # Without a file of the user's own every process has the bundled rules already.
+    rules = activities.load_rules(own) if own else None
     paths = _each_once(request.paths)
     dataset = Dataset(request.dataset)
     how = How(__version__, rules, cache=not request.no_cache)
