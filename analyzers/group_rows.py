@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import nan
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,6 +37,15 @@ class RankStage:
     cause_share: float | None  # of its lateness, explained by that cause
     end_skew_ns: float | None  # median of its end less the mean of all ranks' ends
     group: str | None = None  # process group, where there are several
+    # 95 % intervals of the medians above, over the counted cycles.
+    wait_low_ns: float = nan
+    wait_high_ns: float = nan
+    transfer_low_ns: float = nan
+    transfer_high_ns: float = nan
+    wait_share_low: float = nan
+    wait_share_high: float = nan
+    transfer_share_low: float = nan
+    transfer_share_high: float = nan
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from specscope.analyzers.report import Report
@@ -22,6 +23,8 @@ _WORTH_A_GRID: Final = 0.05
 # Ranks of a stage that are shown on a page; `specscope ranks` shows all.
 _MOST_RANKS: Final = 8
 _MOST_PATH_ROWS: Final = 8
+# Ends of an interval from here on have no decimals.
+_WHOLE_FROM: Final = 0.1
 # Process groups that are shown on a page.
 _MOST_GROUPS: Final = 4
 
@@ -92,7 +95,7 @@ def wait_grid(report: Report, group: Group, most_ranks: int | None = None) -> Gr
         title,
         columns,
         tuple(rows),
-        note=f"medians of {count_text(count)} {lap(report)}s",
+        note=f"medians of {count_text(count)} {lap(report)}s; shares: their 95 % interval",
         words_last=True,
     )
 
@@ -144,9 +147,9 @@ def _most_late(rows: Sequence[RankStage], most: int | None) -> list[RankStage]:
 def _wait_row(row: RankStage) -> Row:
     figures = (
         time_text(row.wait_ns),
-        share_text(row.wait_share),
+        _interval(row.wait_share_low, row.wait_share_high, row.wait_share),
         time_text(row.transfer_ns),
-        share_text(row.transfer_share),
+        _interval(row.transfer_share_low, row.transfer_share_high, row.transfer_share),
     )
     if row.rank is None:
         calls = count_text(row.calls)
@@ -161,6 +164,33 @@ def _wait_row(row: RankStage) -> Row:
         CAUSE_NAMES.get(row.cause or "", "") if late else "",
     )
     return Row(cells, row.stage, 1)
+
+
+def _interval(low: float, high: float, share: float) -> str:
+    """A share by its interval: one figure where both ends read alike, from 10 % on whole ones."""
+    if not isfinite(low + high):
+        return share_text(share)
+    digits = 0 if low >= _WHOLE_FROM else 1
+    ends = f"{100 * low:.{digits}f}", f"{100 * high:.{digits}f}"
+    return share_text(share) if ends[0] == ends[1] else f"{ends[0]}-{ends[1]} %"
+
+
+def communication_grids(report: Report) -> list[Grid]:
+    """Collectives by stage: exposed, and hidden behind compute."""
+    rows = []
+    for one in report.shares:
+        if one.rank is not None or one.part_of is not None or not one.collectives_known:
+            continue
+        if not one.collective_ns and not one.hidden_collective_ns:
+            continue
+        exposed = time_text(one.collective_ns), share_text(one.collective_share)
+        hidden = time_text(one.hidden_collective_ns)
+        rows.append(Row((stage_names(report)[one.stage], *exposed, hidden), one.stage))
+    if not rows:
+        return []
+    title = f"Communication a {lap(report)}, waiting included"
+    columns = ("", "exposed", "share", "hidden behind compute")
+    return [Grid(title, columns, tuple(rows), note="medians over the ranks")]
 
 
 def path_grids(report: Report, group: Group, most: int | None = None) -> list[Grid]:

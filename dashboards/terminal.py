@@ -69,6 +69,7 @@ def print_group(report: Report, console: Console) -> None:
     ]
     grids = [
         rank_sections.wait_grid(report, group),
+        *rank_sections.communication_grids(report),
         *size_sections.size_grids(group),
         *rank_sections.path_grids(report, group, 12),
     ]
