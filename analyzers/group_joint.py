@@ -60,6 +60,7 @@ def joined(
         cycles=longest.cycles,
         first_cycle=max(starts, key=lambda first: first.wait_ns, default=None),
         rows=rows,
+        fused=tuple(row for one in good for row in one.fused),
         cycle_ns=cycle_ns,
         path=path,
         critical=critical,

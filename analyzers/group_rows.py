@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from specscope.analyzers.collective_match import Matched
     from specscope.analyzers.collective_times import Times
     from specscope.analyzers.critical_path import Paths
+    from specscope.analyzers.fused_bounds import FusedBound
     from specscope.analyzers.message_sizes import Sizes
 
 
@@ -99,6 +100,7 @@ class Group:
     path: tuple[PathRow, ...] = ()  # the largest first
     critical: tuple[tuple[int, int], ...] = ()  # rank, cycles in which most of the path is its own
     bandwidth: Bandwidth | None = None  # None where the ranks do not correspond
+    fused: tuple[FusedBound, ...] = ()  # what of all-reduces fused with norm is the wire's
     measured: Measured | None = field(repr=False, default=None)
     title: str = ""  # of one of several process groups
     missing: tuple[int, ...] = ()  # its ranks that were not read

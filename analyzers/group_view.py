@@ -10,6 +10,7 @@ from specscope.analyzers import (
     collective_times,
     collectives,
     critical_path,
+    fused_bounds,
     group_gates,
     group_joint,
     group_parts,
@@ -121,8 +122,15 @@ def _part(
         work, own, [known[index] for index in part.who], part.collectives, missing, assumption
     )
     rows = tuple(replace(row, group=part.group.title) for row in found.rows)
+    fused = tuple(replace(row, group=part.group.title) for row in found.fused)
     return replace(
-        found, title=part.group.title, rows=rows, missing=tuple(missing), path=(), critical=()
+        found,
+        title=part.group.title,
+        rows=rows,
+        fused=fused,
+        missing=tuple(missing),
+        path=(),
+        critical=(),
     )
 
 
@@ -231,6 +239,7 @@ def _group(
         path=path,
         critical=critical,
         bandwidth=bandwidth.table(matched, times, measured.sizes, measured.rates, cycles),
+        fused=tuple(fused_bounds.bounds(matched, times, measured.sizes, steady)),
         measured=measured,
     )
 

@@ -39,6 +39,17 @@ def group_json(report: Report) -> Json | None:
         "clocks": _clocks(group),
         "collectives": _collectives(group),
         "stages": [_stage(row) for row in group.rows],
+        "fused": [
+            {
+                "group": text(one.group) if one.group else None,
+                "stage": one.stage,
+                "calls": figure(one.calls),
+                "transfer_ns": ns(one.transfer_ns),
+                "wire_interval_ns": [ns(one.wire_ns), ns(one.transfer_ns)],
+                "reason": text(one.reason),
+            }
+            for one in group.fused
+        ],
         "communication": [
             {
                 "rank": one.rank,

@@ -220,6 +220,19 @@ def _path_row(stage: str, state: str, what: str, rows: Sequence[PathRow]) -> Row
     return Row((name, time_text(total[0]), share_text(total[1]), on), rows[0].stage)
 
 
+def fused_lines(group: Group) -> list[str]:
+    """What of all-reduces fused with norm is the wire's, as far as a bound exists."""
+    lines = []
+    for one in group.fused:
+        of = f" in {clean(one.group)}" if one.group else ""
+        least = "an unknown part" if one.wire_ns is None else time_text(one.wire_ns)
+        lines.append(
+            f"{stage_name(one.stage)}{of}: of {time_text(one.transfer_ns)} of "
+            f"{count_text(one.calls)} all-reduces fused with norm the wire takes {least} to all: {one.reason}"
+        )
+    return lines
+
+
 def clock_lines(report: Report) -> list[str]:
     """How the ranks were brought onto one clock, and what that rests on."""
     if report.group is None:

@@ -76,7 +76,11 @@ def print_group(report: Report, console: Console) -> None:
     blocks += [grid_lines(grid, console, colours=colours) for grid in grids]
     notes = [note for note in report.warnings if note.code in rank_sections.NOTES]
     lines = [line for note in notes for line in hanging(clean(note.text), console, first="!")]
-    for text in [*size_sections.size_lines(group), *rank_sections.clock_lines(report)]:
+    for text in [
+        *rank_sections.fused_lines(group),
+        *size_sections.size_lines(group),
+        *rank_sections.clock_lines(report),
+    ]:
         lines += hanging(text, console, indent=0)
     for text in sections.listed_lines(report):
         lines += hanging(Text(f"left out: {text}", DIM), console)

@@ -293,3 +293,18 @@ def test_a_file_without_a_base_time_is_aligned_to_one_with_it() -> None:
     times = group.measured.times
     assert group.measured.clocks.clocks[1].offset_ns == pytest.approx(250_000 - base, abs=256)
     assert np.abs(times.transfer - drawn.transfer).max() <= 256
+
+
+def test_a_wait_that_comes_in_some_cycles_only_has_an_interval_that_reaches_over_both() -> None:
+    """Half of the cycles hold a late rank: the median alone says nothing."""
+    late = [Delay(i, 1, 100_000) for of in places(VERIFY)[::2] for i in of[1::4]]
+    group = draw(source(), [Distortion(), Distortion()], late).group()
+    row, over = group.row("verify", 0), group.row("verify")
+    assert row is not None and over is not None
+    a_cycle = 100_000 * len(places(VERIFY)[0][1::4])
+    assert row.wait_low_ns < 1_000
+    assert row.wait_high_ns == pytest.approx(a_cycle, rel=0.01)
+    assert row.wait_share_low < 0.001 < row.wait_share_high
+    assert row.transfer_high_ns - row.transfer_low_ns < 0.1 * row.transfer_ns
+    # Rank 1 never waits, so half of it is the median over the two.
+    assert over.wait_high_ns == pytest.approx(a_cycle / 2, rel=0.01)
