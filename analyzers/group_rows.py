@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from specscope.analyzers.collective_times import Times
     from specscope.analyzers.critical_path import Paths
     from specscope.analyzers.fused_bounds import FusedBound
+    from specscope.analyzers.idle_together import IdleSplit
     from specscope.analyzers.message_sizes import Sizes
 
 
@@ -101,6 +102,7 @@ class Group:
     critical: tuple[tuple[int, int], ...] = ()  # rank, cycles in which most of the path is its own
     bandwidth: Bandwidth | None = None  # None where the ranks do not correspond
     fused: tuple[FusedBound, ...] = ()  # what of all-reduces fused with norm is the wire's
+    idle: tuple[IdleSplit, ...] = ()  # of each rank: while others work, while nobody does
     measured: Measured | None = field(repr=False, default=None)
     title: str = ""  # of one of several process groups
     missing: tuple[int, ...] = ()  # its ranks that were not read

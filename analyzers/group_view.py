@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from specscope.analyzers import (
     bandwidth,
     collective_times,
@@ -16,6 +18,7 @@ from specscope.analyzers import (
     group_parts,
     group_sums,
     group_words,
+    idle_together,
     message_sizes,
     process_groups,
 )
@@ -162,6 +165,10 @@ def _one(
     rates = bandwidth.rates(matched, times, sizes, size)
     measured = Measured(matched, clocks, times, paths, members[0].base, sizes, rates, shift)
     group = _group(members, measured, whole, work.lead, assumption)
+    if len(usable) == len(members):
+        steady = np.array(group.cycles, np.int64)
+        idle = idle_together.split(usable, [one.base for one in members], shift, clocks, steady)
+        group = replace(group, idle=idle)
     lacks = group_gates.incomplete(missing, numbers)
     return replace(group, sentence=lacks) if lacks and group.sentence else group
 

@@ -39,6 +39,16 @@ def group_json(report: Report) -> Json | None:
         "clocks": _clocks(group),
         "collectives": _collectives(group),
         "stages": [_stage(row) for row in group.rows],
+        "idle": [
+            {
+                "rank": one.rank,
+                "others_busy_ns": ns(one.others_busy_ns),
+                "others_busy_share": share(one.others_busy_share),
+                "nobody_ns": ns(one.nobody_ns),
+                "nobody_share": share(one.nobody_share),
+            }
+            for one in group.idle
+        ],
         "fused": [
             {
                 "group": text(one.group) if one.group else None,

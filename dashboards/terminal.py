@@ -68,8 +68,9 @@ def print_group(report: Report, console: Console) -> None:
         ]
     ]
     grids = [
-        rank_sections.wait_grid(report, group),
+        *rank_sections.wait_grids(report, group),
         *rank_sections.communication_grids(report),
+        *rank_sections.idle_grids(report, group),
         *size_sections.size_grids(group),
         *rank_sections.path_grids(report, group, 12),
     ]
