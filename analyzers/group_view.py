@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from specscope.analyzers import (
     bandwidth,
     collective_times,
     collectives,
     critical_path,
+    fused_bounds,
     group_gates,
     group_joint,
     group_parts,
     group_sums,
     group_words,
+    idle_together,
     message_sizes,
     process_groups,
 )
@@ -121,8 +125,15 @@ def _part(
         work, own, [known[index] for index in part.who], part.collectives, missing, assumption
     )
     rows = tuple(replace(row, group=part.group.title) for row in found.rows)
+    fused = tuple(replace(row, group=part.group.title) for row in found.fused)
     return replace(
-        found, title=part.group.title, rows=rows, missing=tuple(missing), path=(), critical=()
+        found,
+        title=part.group.title,
+        rows=rows,
+        fused=fused,
+        missing=tuple(missing),
+        path=(),
+        critical=(),
     )
 
 
@@ -154,6 +165,10 @@ def _one(
     rates = bandwidth.rates(matched, times, sizes, size)
     measured = Measured(matched, clocks, times, paths, members[0].base, sizes, rates, shift)
     group = _group(members, measured, whole, work.lead, assumption)
+    if len(usable) == len(members):
+        steady = np.array(group.cycles, np.int64)
+        idle = idle_together.split(usable, [one.base for one in members], shift, clocks, steady)
+        group = replace(group, idle=idle)
     lacks = group_gates.incomplete(missing, numbers)
     return replace(group, sentence=lacks) if lacks and group.sentence else group
 
@@ -231,6 +246,7 @@ def _group(
         path=path,
         critical=critical,
         bandwidth=bandwidth.table(matched, times, measured.sizes, measured.rates, cycles),
+        fused=tuple(fused_bounds.bounds(matched, times, measured.sizes, steady)),
         measured=measured,
     )
 

@@ -148,10 +148,7 @@ def graph_switch(run: Run) -> str:
     """How a capture holds the kernels of graphs."""
     if any("nsys" in one.facts for one in run.ranks):
         return f"record with {NODE_SWITCH}"
-    return (
-        "start the server with TEARDOWN_CUPTI=0 DISABLE_CUPTI_LAZY_REINIT=1 so that the torch "
-        f"profiler keeps them, or record with specscope record, which gives nsys {NODE_SWITCH}"
-    )
+    return f"specscope record records them node by node (nsys profile {NODE_SWITCH})"
 
 
 def _too_few(cycles: int) -> str:

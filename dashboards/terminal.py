@@ -75,14 +75,20 @@ def print_group(report: Report, console: Console) -> None:
         ]
     ]
     grids = [
-        rank_sections.wait_grid(report, group),
+        *rank_sections.wait_grids(report, group),
+        *rank_sections.communication_grids(report),
+        *rank_sections.idle_grids(report, group),
         *size_sections.size_grids(group),
         *rank_sections.path_grids(report, group, 12),
     ]
     blocks += [grid_lines(grid, console, colours=colours) for grid in grids]
     notes = [note for note in report.warnings if note.code in rank_sections.NOTES]
     lines = [line for note in notes for line in hanging(clean(note.text), console, first="!")]
-    for text in [*size_sections.size_lines(group), *rank_sections.clock_lines(report)]:
+    for text in [
+        *rank_sections.fused_lines(group),
+        *size_sections.size_lines(group),
+        *rank_sections.clock_lines(report),
+    ]:
         lines += hanging(text, console, indent=0)
     for text in sections.listed_lines(report):
         lines += hanging(Text(f"left out: {text}", DIM), console)
