@@ -12,6 +12,7 @@ import click
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
 from specscope.convert_cli import convert_command
+from specscope.export_cli import export_command
 from specscope.option_types import Expanded, Positive, Size
 from specscope.query_cli import query_command
 from specscope.ranks_cli import ranks_command
@@ -309,6 +310,7 @@ def _group(context: click.Context) -> None:
 _group.add_command(analyze_command)
 _group.add_command(ranks_command)
 _group.add_command(query_command)
+_group.add_command(export_command)
 _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)
