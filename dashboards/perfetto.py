@@ -22,7 +22,8 @@ from specscope.dashboards.safe_text import clean
 from specscope.traces.errors import UsageError
 
 _PIECE: Final = 200_000  # slices that are written at once
-_RANKS: Final = 1 << 20  # ids of the tracks of ranks begin here; lanes come behind
+_RANKS: Final = 1 << 20  # ids of the groups of ranks begin here; lanes come behind
+_ALL: Final = _RANKS - 1  # the group of what all ranks do together
 
 
 @dataclass
@@ -55,7 +56,9 @@ def write_perfetto(
     names = wire.Names()
     for rank in ranks:
         title = f"rank {rank}" + (" (own clock)" if rank in apart else "")
-        file.write(wire.process(_RANKS + rank, rank + 1, title))
+        file.write(wire.track(_RANKS + rank, title, order=rank))
+    if any(track.rank is None for track in found):
+        file.write(wire.track(_ALL, "all ranks", order=_RANKS))
     for order, track in enumerate(found):
         kind = track.recorded or "analysis"
         done.slices[kind] = done.slices.get(kind, 0) + len(track.slices.start)
@@ -96,7 +99,7 @@ def _track(track: Track, order: int, names: wire.Names, done: Written) -> Iterat
     first = 2 * _RANKS + done.lanes
     count = int(lane.max()) + 1
     done.lanes += count
-    parent = None if track.rank is None else _RANKS + track.rank
+    parent = _ALL if track.rank is None else _RANKS + track.rank
     for number in range(count):
         title = clean(track.title) + (f" ({number + 1})" if number else "")
         yield wire.track(first + number, title, parent=parent, order=order, note=clean(track.note))

@@ -58,19 +58,16 @@ def first_packet() -> bytes:
 def track(
     uuid: int, name: str, *, parent: int | None = None, order: int = 0, note: str = ""
 ) -> bytes:
-    """A track; children of a parent stand in their `order`."""
+    """A track; those of one parent stand in their `order`.
+
+    No track is a process: viewers order the tracks of a process by name.
+    """
     body = _number(1, uuid) + _block(2, _text(name)) + _number(11, 3) + _number(12, order)
     if parent is not None:
         body += _number(5, parent)
     if note:
         body += _block(14, _text(note))
     return _packet(_block(60, body))
-
-
-def process(uuid: int, pid: int, name: str) -> bytes:
-    """A process: what the viewer folds into one group."""
-    inner = _number(1, pid) + _block(6, _text(name))
-    return _packet(_block(60, _number(1, uuid) + _block(3, inner) + _number(11, 3)))
 
 
 def _text(text: str) -> bytes:

@@ -96,8 +96,7 @@ def read(raw: bytes) -> Trace:
 
 def _track(body: dict[int, Value], found: Trace) -> None:
     uuid = int(body[1])
-    name = body[2] if 2 in body else _message(body[3])[6]
-    found.names[uuid] = bytes(name).decode()  # type: ignore[arg-type]
+    found.names[uuid] = bytes(body[2]).decode()  # type: ignore[arg-type]
     if 5 in body:
         found.parents[uuid] = int(body[5])
 

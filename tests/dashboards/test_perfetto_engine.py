@@ -31,14 +31,14 @@ DEADLINE = 300
 BRIDGE = Path(__file__).resolve().parents[1] / "tools" / "perfetto_engine.cjs"
 TROUBLE = "SELECT name, value FROM stats WHERE severity != 'info' AND value > 0"
 RECORDED = """
-SELECT process.name, track.name, slice.name, slice.ts, slice.dur,
+SELECT parent.name, track.name, slice.name, slice.ts, slice.dur,
        extract_arg(slice.arg_set_id, 'debug.{key}')
-FROM slice JOIN process_track track ON track.id = slice.track_id JOIN process USING (upid)
+FROM slice JOIN track ON track.id = slice.track_id JOIN track parent ON parent.id = track.parent_id
 WHERE extract_arg(slice.arg_set_id, 'debug.{key}') IS NOT NULL AND track.name GLOB '{on}*'
 """
 SUMS = """
-SELECT process.name, slice.name, extract_arg(slice.arg_set_id, 'debug.cycle'), sum(slice.dur)
-FROM slice JOIN process_track track ON track.id = slice.track_id JOIN process USING (upid)
+SELECT parent.name, slice.name, extract_arg(slice.arg_set_id, 'debug.cycle'), sum(slice.dur)
+FROM slice JOIN track ON track.id = slice.track_id JOIN track parent ON parent.id = track.parent_id
 WHERE track.name = 'stages' GROUP BY 1, 2, 3
 """
 
