@@ -13,12 +13,15 @@ import pyarrow as pa
 from specscope.analyzers import (
     activities,
     attribution,
+    causes,
     coverage,
     cycles,
     evidence_log,
     recapture,
     refusals,
     rows,
+    signs,
+    stage_parts,
     stages,
     verdict,
     warnings,
@@ -26,11 +29,15 @@ from specscope.analyzers import (
 from specscope.analyzers import rank as ranks
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import Bool
+from specscope.analyzers.inputs import Inputs
 from specscope.analyzers.report import Report, Unprofiled
 from specscope.analyzers.report_tables import Tables
-from specscope.analyzers.shares import counted
+from specscope.analyzers.shares import Counted, counted
+from specscope.analyzers.stage_parts import StageIdle
 from specscope.analyzers.statistics import median
+from specscope.analyzers.throughput_of import throughput_of
 from specscope.analyzers.unprofiled import Reference, cycle_ns
+from specscope.analyzers.verify_points import verify_by_batch
 from specscope.analyzers.words import EVIDENCE, percent
 from specscope.traces.run import Note, RankTables, Run
 
@@ -46,7 +53,8 @@ class Options:
     """How to analyse. `evidence` narrows the kinds of evidence that may be used.
 
     `captures` are graph-capture traces: they show the inside of graph launches. `models` are the
-    widths of target and draft: they give the sizes of messages that no trace records.
+    widths of target and draft: they give the sizes of messages that no trace records. `inputs`
+    were measured beside the traces.
     """
 
     reference: Reference = field(default_factory=Reference)
@@ -54,6 +62,7 @@ class Options:
     evidence: tuple[str, ...] = EVIDENCE
     captures: tuple[CaptureTrace, ...] = ()
     models: Models | None = None
+    inputs: Inputs = field(default_factory=Inputs)
 
 
 def analyze(run: Run, options: Options | None = None) -> Report:
@@ -64,6 +73,10 @@ def analyze(run: Run, options: Options | None = None) -> Report:
     clock = evidence_log.clock_of(run)
     attributed = _attributed(prepared, options, clock or evidence_log.HOST)
     report = _report(run, options, prepared, attributed, clock)
+    if report.speculates:
+        found = causes.judge(signs.of(report))
+        engine, version = report.facts["engine"], report.facts["engine_version"]
+        report = replace(report, causes=causes.with_mends(found, engine, version))
     if clock != evidence_log.CUDA_EVENTS:
         return report
     by_host = _attributed(prepared, options, evidence_log.HOST)
@@ -112,7 +125,7 @@ def _report(
     # something, the parts of it do not.
     blind = any(one.blind for one in covered)
     counts = [counted(a, *lead) for a in attributed] if lead and not blind else []
-    reference = cycle_ns(options.reference, run.context, batch)
+    reference = cycle_ns(_with_accept(options), run.context, batch)
     median_ns = (
         float(np.median([median(c.ns.astype(np.float64)) for c in counts])) if counts else 0.0
     )
@@ -145,8 +158,26 @@ def _report(
     graphs, graph_tables, graph_notes = _graphs(options, prepared, attributed, leading)
     group, group_tables, group_notes = _group(run, options, prepared, attributed, lead)
     cycle_rows = tuple(rows.cycle_rows(attributed, lead))
+    facts = rows.facts_of(run, engine, batch, attributed)
+    usable = not decision.withheld
+    throughput = (
+        throughput_of(
+            run,
+            options.reference,
+            options.inputs,
+            facts,
+            shares if usable else [],
+            reference,
+            median_ns if usable and median_ns else None,
+            verify_by_batch(attributed) if counts and usable else {},
+        )
+        if kind == "speculation"
+        else None
+    )
     found = [
         *run.notes,
+        *options.inputs.notes,
+        *(options.inputs.unused() if throughput is None else []),
         *warnings.no_gpu(refusals.gpu_counts(prepared)),
         *(warnings.host_bound(idle, ask=speculates and unprofiled is None)),
         *notes,
@@ -164,7 +195,7 @@ def _report(
     ]
     return Report(
         run=run,
-        facts=rows.facts_of(run, engine, batch, attributed),
+        facts=facts,
         coverage=covered,
         cycles=cycle_rows,
         shares=tuple(shares),
@@ -180,8 +211,29 @@ def _report(
         clock=log_clock or ("host" if on_host else "gpu"),
         graphs=graphs,
         group=group,
+        throughput=throughput,
+        stage_idle=_stage_idle(attributed, leading, counts),
+        launches=tuple(stage_parts.launch_rows(attributed, leading)) if not blind else (),
         tables=Tables(run, prepared, attributed, {**graph_tables, **group_tables}),
     )
+
+
+def _with_accept(options: Options) -> Reference:
+    """What the user gave; the accept length from a file that was named, where none was given."""
+    given = options.reference
+    named = [one.accept_length for one in options.inputs.served if one.accept_length]
+    if given.accept_length is not None or not named:
+        return given
+    return replace(given, accept_length=named[0])
+
+
+def _stage_idle(
+    attributed: list[Attribution], leading: list[Bool], counts: list[Counted]
+) -> tuple[StageIdle, ...]:
+    """Idle by stage and cause; none of a run on the CPU, nor where work is not on record."""
+    if not counts or any(one.on_host for one in attributed):
+        return ()
+    return (*stage_parts.idle_rows(counts), *stage_parts.between_rows(attributed, leading))
 
 
 def _group(

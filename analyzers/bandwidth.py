@@ -60,6 +60,8 @@ DEFINITIONS: Final = {
     "allgather": Definition(_all, _others),
     "reducescatter": Definition(_once, _others),
     "alltoall": Definition(_once, _others),
+    "dispatch": Definition(_once, _others),
+    "combine": Definition(_once, _others),
     "broadcast": Definition(_once, _once),
     "reduce": Definition(_once, _once),
     "sendrecv": Definition(_once, _once),

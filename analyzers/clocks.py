@@ -74,6 +74,16 @@ class Clocks:
         late = clock.offset_ns + (passed - clock.offset_ns) * (clock.drift_ppm / _PPM)
         return times - np.rint(late).astype(np.int64)
 
+    def seen(self, row: int, times: Int) -> Int:
+        """Times on the first rank's clock as the clock of the rank in that row shows them."""
+        clock = self.clocks[row]
+        if not clock.offset_ns and not clock.drift_ppm:
+            return times
+        passed = (times - self.middle_ns).astype(np.float64)
+        slope = clock.drift_ppm / _PPM
+        late = clock.offset_ns + passed * (slope / (1 - slope))
+        return times + np.rint(late).astype(np.int64)
+
 
 def align(matched: Matched, start: Int, end: Int) -> Clocks | str:
     """The clocks of the ranks, or why they cannot be told.

@@ -1,7 +1,7 @@
 """Which collective of one rank is which of another.
 
-The ranks read are taken for one tensor-parallel group: every collective is one of all of them.
-Matched are, best first:
+The ranks are of one process group: every collective is one of all of them. Matched are, best
+first:
 
 1. group and sequence number, where the trace has them (`collectives` table);
 2. the order within the same launch (graph launch, or eager launches of one stage) of the same
@@ -50,6 +50,7 @@ class Matched:
     by: str  # sequence, launch, capture
     total: tuple[int, ...]  # collectives of each rank, matched or not
     differing: tuple[str, ...]  # launches that were left out, in words
+    names: tuple[tuple[str | None, ...], ...] = ()  # by [rank, collective], as recorded
 
     def __len__(self) -> int:
         return int(self.op.shape[1])
@@ -241,4 +242,8 @@ def _joined(
         by=by,
         total=tuple(len(one.op) for one in collectives),
         differing=tuple(differing),
+        names=tuple(
+            tuple(one.name[row] for row in of.tolist())
+            for one, of in zip(collectives, at, strict=True)
+        ),
     )

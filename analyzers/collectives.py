@@ -16,6 +16,22 @@ from specscope.analyzers.rank import Rank
 from specscope.analyzers.stages import Placed
 from specscope.analyzers.words import UNPLACED
 
+# Kernels of NCCL that run several kinds, and the kind by the beginning of the recorded name.
+_SERVING_SEVERAL = ("nccl.sendrecv", "nccl.other")
+_KINDS_OF_NAMES = (
+    ("alltoall", "alltoall"),
+    ("allreduce", "allreduce"),
+    ("allgather", "allgather"),
+    ("reducescatter", "reducescatter"),
+    ("broadcast", "broadcast"),
+    ("reduce", "reduce"),
+    ("send", "sendrecv"),
+    ("recv", "sendrecv"),
+)
+
+# Of one rank: work for a collective that meets no other rank.
+_ALONE = ("ep.layout",)
+
 FUSED = CODE_OF_ACTIVITY["fused_collective"]
 
 
@@ -48,6 +64,7 @@ class Collectives:
     launch: Int  # number of its graph launch within cycle and stage; -1: launched alone
     kind: list[str]  # family of the kernel, such as nccl.allreduce
     fused: Bool
+    name: list[str | None]  # as torch.distributed calls it, such as send
     group: list[str | None]
     ranks: list[str | None]  # of the group, as recorded
     sequence: Int  # ABSENT where not recorded
@@ -59,22 +76,25 @@ def collectives_of(one: Member, families: Callable[[Sequence[str]], list[str]]) 
     ops = one.rank.ops
     rows = np.flatnonzero(np.isin(one.rank.activity, COLLECTIVES))
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
+    names = {code: ops.names[code] for code in np.unique(ops.name[rows]).tolist()}
+    family = dict(zip(names, families(list(names.values())), strict=True)) if names else {}
+    rows = np.array([r for r in rows.tolist() if family[int(ops.name[r])] not in _ALONE], np.int64)
     stage = np.full(len(rows), UNPLACED, np.int64)
     cycle = np.full(len(rows), -1, np.int64)
     if one.placed is not None:
         stage = one.placed.stage_of_op[rows].astype(np.int64)
     if one.cycles is not None and len(one.cycles):
         cycle = np.searchsorted(one.cycles.borders, ops.start[rows], "right") - 1
-    names = {code: ops.names[code] for code in np.unique(ops.name[rows]).tolist()}
-    family = dict(zip(names, families(list(names.values())), strict=True)) if names else {}
-    group, ranks, sequence, size = _recorded(one.rank, rows)
+    name, group, ranks, sequence, size = _recorded(one.rank, rows)
+    kind = [family[code] for code in ops.name[rows].tolist()]
     return Collectives(
         op=rows,
         stage=stage,
         cycle=cycle,
         launch=_graph_launches(one.rank, rows, stage, cycle),
-        kind=[family[code] for code in ops.name[rows].tolist()],
+        kind=[_told(*said) for said in zip(kind, name, strict=True)],
         fused=one.rank.activity[rows] == FUSED,
+        name=name,
         group=group,
         ranks=ranks,
         sequence=sequence,
@@ -96,20 +116,33 @@ def _graph_launches(rank: Rank, rows: Int, stage: Int, cycle: Int) -> Int:
     return launch
 
 
-def _recorded(rank: Rank, rows: Int) -> tuple[list[str | None], list[str | None], Int, Int]:
-    """Group, its ranks, sequence and bytes of each op from the `collectives` table.
+def _told(family: str, name: str | None) -> str:
+    """The family, by the recorded name where NCCL's kernel serves several kinds."""
+    if name is None or family not in _SERVING_SEVERAL:
+        return family
+    word = name.replace("_", "").lower()
+    kind = next((kind for start, kind in _KINDS_OF_NAMES if word.startswith(start)), None)
+    return f"nccl.{kind}" if kind else family
+
+
+_Texts = list[str | None]
+
+
+def _recorded(rank: Rank, rows: Int) -> tuple[_Texts, _Texts, _Texts, Int, Int]:
+    """Name, group, its ranks, sequence and bytes of each op from the `collectives` table.
 
     A row stands for an op, or for the operator range that holds the op's launch call.
     """
-    group: list[str | None] = [None] * len(rows)
-    ranks: list[str | None] = [None] * len(rows)
+    name: _Texts = [None] * len(rows)
+    group: _Texts = [None] * len(rows)
+    ranks: _Texts = [None] * len(rows)
     sequence = np.full(len(rows), ABSENT, np.int64)
     size = np.full(len(rows), ABSENT, np.int64)
     table = rank.tables.collectives
     if not table.num_rows or not len(rows):
-        return group, ranks, sequence, size
+        return name, group, ranks, sequence, size
     place = {int(op): index for index, op in enumerate(rows)}
-    groups, of_groups = table.column("group").to_pylist(), table.column("ranks").to_pylist()
+    names, groups, of_groups = (table.column(n).to_pylist() for n in ("name", "group", "ranks"))
     sequences, sizes = ints(table, "sequence"), ints(table, "bytes")
     by_op, by_range = ints(table, "op_id"), ints(table, "range_id")
     held = _ops_of_ranges(rank, rows, by_range)
@@ -118,11 +151,12 @@ def _recorded(rank: Rank, rows: Int) -> tuple[list[str | None], list[str | None]
         at = place.get(int(by_op[row])) if by_op[row] != ABSENT else held.get(int(by_range[row]))
         if at is None:
             continue
+        name[at] = names[row] or name[at]
         group[at] = groups[row] if groups[row] is not None else group[at]
         ranks[at] = of_groups[row] if of_groups[row] is not None else ranks[at]
         sequence[at] = sequences[row] if sequences[row] != ABSENT else sequence[at]
         size[at] = sizes[row] if sizes[row] != ABSENT else size[at]
-    return group, ranks, sequence, size
+    return name, group, ranks, sequence, size
 
 
 def _ops_of_ranges(rank: Rank, rows: Int, ranges: Int) -> dict[int, int]:

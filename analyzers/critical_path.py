@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from specscope.analyzers.attribution import WHATS, Attribution
-from specscope.analyzers.clocks import Clocks
-from specscope.analyzers.collective_match import Matched
 from specscope.analyzers.collective_times import Times
 from specscope.analyzers.columns import Int, spread
 from specscope.analyzers.words import IDLE, UNPLACED, WORK
@@ -25,6 +24,13 @@ from specscope.analyzers.words import IDLE, UNPLACED, WORK
 PATH_WHATS = (*WHATS, "transfer")
 TRANSFER = len(WHATS)
 _UNKNOWN = WHATS.index("unknown")
+
+
+class Common(Protocol):
+    """Brings the times of a rank onto one clock."""
+
+    def common(self, row: int, times: Int) -> Int:
+        """Absolute times of the rank in that row, on that clock."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +69,14 @@ def walk(
     bases: Sequence[int],
     shift: Sequence[int],
     whole: range,
-    matched: Matched,
-    clocks: Clocks,
+    stage: Int,
+    clocks: Common,
     times: Times,
 ) -> Paths | None:
     """The critical path of every cycle that all ranks have; None where there is none.
 
-    `whole` numbers those cycles by the first rank, `shift` leads from a rank's number to it.
+    `whole` numbers those cycles by the first rank, `shift` leads from a rank's number to it;
+    `stage` is that of each collective.
     """
     if not len(whole):
         return None
@@ -91,7 +98,7 @@ def walk(
         found = _walk_one(low, high, int(last[index + 1]), times, order, entered)
         walked += [(index, *stretch) for stretch in reversed(found)]
     of, rank, since, until, collective = np.array(walked, np.int64).reshape(-1, 5).T
-    pieces = [_transfers(matched, of, rank, since, until, collective)]
+    pieces = [_transfers(stage, of, rank, since, until, collective)]
     for row, lane in enumerate(lanes):
         mine = (collective < 0) & (rank == row)
         place, own = _cut(lane, since[mine], until[mine])
@@ -102,12 +109,10 @@ def walk(
     return Paths(np.array(whole, np.int64), borders, *table)
 
 
-def _transfers(
-    matched: Matched, of: Int, rank: Int, since: Int, until: Int, collective: Int
-) -> Int:
+def _transfers(stage_of: Int, of: Int, rank: Int, since: Int, until: Int, collective: Int) -> Int:
     """The stretches inside collectives, as columns of `Paths`."""
     mine = collective >= 0
-    stage = matched.stage[collective[mine]]
+    stage = stage_of[collective[mine]]
     whats = np.full(len(stage), WORK), np.full(len(stage), TRANSFER)
     return np.stack((of[mine], rank[mine], since[mine], until[mine], stage, *whats))
 
@@ -145,7 +150,7 @@ def _walk_one(
     return found
 
 
-def _lane(one: Attribution, row: int, base: int, clocks: Clocks) -> _Lane:
+def _lane(one: Attribution, row: int, base: int, clocks: Common) -> _Lane:
     segments = one.segments
     order = np.argsort(segments.start, kind="stable")
     return _Lane(

@@ -5,7 +5,8 @@ A wrong sentence about the wire is worse than none: each gate is a kind of input
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -52,16 +53,22 @@ def after_matching(clocks: Clocks, times: Times) -> str | None:
     return None
 
 
-def incomplete(run: Run, numbers: Sequence[int]) -> str:
+def missing_of(expected: Iterable[int], numbers: Sequence[int]) -> list[int]:
+    """Ranks of a group that were not read; as many as were expected more, where numbers differ."""
+    ranks = list(islice(expected, 1 << 16))
+    if len(ranks) <= len(numbers):
+        return []
+    return [rank for rank in ranks if rank not in numbers]
+
+
+def incomplete(missing: Sequence[int], numbers: Sequence[int]) -> str:
     """In place of who is late: ranks of the group that are not read; empty where all are."""
-    expected = expected_size(run)
-    if expected is None or expected <= len(numbers):
+    if not missing:
         return ""
-    absent = [rank for rank in range(min(expected, 1 << 16)) if rank not in numbers]
-    shown = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")
+    shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
     return (
-        f"Rank {shown} of {expected} is not read: waiting for it counts as transferring here, so "
-        "neither the wire nor a late rank can be named."
+        f"Rank {shown} of {len(missing) + len(numbers)} is not read: waiting for it counts as "
+        "transferring here, so neither the wire nor a late rank can be named."
     )
 
 

@@ -35,6 +35,7 @@ class RankStage:
     cause: str | None  # of most of its lateness
     cause_share: float | None  # of its lateness, explained by that cause
     end_skew_ns: float | None  # median of its end less the mean of all ranks' ends
+    group: str | None = None  # process group, where there are several
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Measured:
     base_ns: int  # base of the first rank's clock
     sizes: Sizes
     rates: Rates
+    shift: tuple[int, ...] = ()  # from each rank's numbers of cycles to the first rank's
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,27 @@ class Group:
     critical: tuple[tuple[int, int], ...] = ()  # rank, cycles in which most of the path is its own
     bandwidth: Bandwidth | None = None  # None where the ranks do not correspond
     measured: Measured | None = field(repr=False, default=None)
+    title: str = ""  # of one of several process groups
+    missing: tuple[int, ...] = ()  # its ranks that were not read
+    parts: tuple[Group, ...] = ()  # the process groups, where there are several
+    lost: tuple[str, ...] = ()  # collectives that could be given to no process group, in words
+    paths: Paths | None = field(repr=False, default=None)  # over several process groups
+    base_ns: int = 0  # of their times
 
-    def row(self, stage: str, rank: int | None = None) -> RankStage | None:
+    @property
+    def several(self) -> bool:
+        """Do the ranks that were read make up several process groups?"""
+        return bool(self.parts)
+
+    @property
+    def measured_parts(self) -> tuple[Group, ...]:
+        """The process groups with figures: itself, where it is one."""
+        return tuple(one for one in self.parts or (self,) if one.measured is not None)
+
+    def row(
+        self, stage: str, rank: int | None = None, group: str | None = None
+    ) -> RankStage | None:
         """The row of one stage: over the ranks, or of one."""
-        found = (row for row in self.rows if row.stage == stage and row.rank == rank)
+        wanted = (stage, rank, group)
+        found = (row for row in self.rows if (row.stage, row.rank, row.group) == wanted)
         return next(found, None)

@@ -20,23 +20,30 @@ from specscope.traces import schema
 
 def of(group: Group | None, attributed: Sequence[Attribution]) -> dict[str, Callable[[], pa.Table]]:
     """The tables by name, each made when it is asked for; none where nothing matched."""
-    if group is None or group.measured is None:
+    if group is None or not group.measured_parts:
         return {}
-    measured = group.measured
+    parts = group.measured_parts
     tables = {
-        "rank_clocks": lambda: clocks_table(measured),
+        "rank_clocks": lambda: clocks_table(parts),
         "rank_stages": lambda: stages_table(group),
-        "matched_collectives": lambda: matched_table(measured, attributed),
+        "matched_collectives": lambda: matched_table(parts, attributed),
     }
-    paths = measured.paths
-    if paths is not None:
-        tables["critical_path"] = lambda: path_table(measured, paths)
+    paths = group.paths or (parts[0].measured.paths if parts[0].measured else None)
+    if paths is not None and (group.paths is not None or not group.several):
+        base = parts[0].measured.base_ns if parts[0].measured else 0
+        base = group.base_ns if group.several else base
+        tables["critical_path"] = lambda: path_table(paths, group.ranks, base)
     return tables
 
 
-def clocks_table(measured: Measured) -> pa.Table:
-    """The `rank_clocks` table."""
-    rows = [vars(clock) for clock in measured.clocks.clocks]
+def clocks_table(parts: Sequence[Group]) -> pa.Table:
+    """The `rank_clocks` table: against the first rank of each process group."""
+    rows = [
+        vars(clock) | {"group": part.title or None}
+        for part in parts
+        if part.measured is not None
+        for clock in part.measured.clocks.clocks
+    ]
     return pa.Table.from_pylist(rows, schema=schema.RANK_CLOCKS)
 
 
@@ -46,8 +53,22 @@ def stages_table(group: Group) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema.RANK_STAGES)
 
 
-def matched_table(measured: Measured, attributed: Sequence[Attribution]) -> pa.Table:
+def matched_table(parts: Sequence[Group], attributed: Sequence[Attribution]) -> pa.Table:
     """The `matched_collectives` table: a row for each rank and collective."""
+    tables = []
+    first = 0
+    for part in parts:
+        if part.measured is None:
+            continue
+        tables.append(_matched(part.measured, attributed, part.title, first))
+        first += len(part.measured.matched)
+    return pa.concat_tables(tables).unify_dictionaries()
+
+
+def _matched(
+    measured: Measured, attributed: Sequence[Attribution], title: str, first: int
+) -> pa.Table:
+    """One process group's part of it; its collectives are numbered from `first`."""
     matched, times = measured.matched, measured.times
     whole = {one.number: len(one.cycles) for one in attributed}
     ranks, size = matched.op.shape
@@ -59,15 +80,17 @@ def matched_table(measured: Measured, attributed: Sequence[Attribution]) -> pa.T
     rank_of_row = np.array(matched.ranks, np.int32)
     sequence = np.tile(matched.sequence, ranks)
     size_in = np.tile(measured.sizes.bytes, ranks)
+    group = (title,) * size if title else matched.group
     columns = {
         "rank": pa.array(np.repeat(rank_of_row, size)),
-        "collective": pa.array(np.tile(np.arange(size), ranks)),
+        "collective": pa.array(np.tile(np.arange(first, first + size), ranks)),
         "op_id": pa.array(matched.op.ravel()),
         "cycle": pa.array(cycle.ravel(), mask=cycle.ravel() < 0),
         "stage": worded(np.tile(matched.stage, ranks), STAGES),
         "kind": _names(matched.kind, ranks),
         "fused": pa.array(np.tile(matched.fused, ranks)),
-        "group": _names(matched.group, ranks),
+        "name": _names([name for of in matched.names for name in of], 1),
+        "group": _names(group, ranks),
         "sequence": pa.array(sequence, mask=sequence == ABSENT),
         "bytes": pa.array(size_in, mask=size_in == ABSENT),
         "bytes_source": worded(np.tile(measured.sizes.source, ranks), BYTES_SOURCES),
@@ -100,13 +123,13 @@ def _launch_and_before(measured: Measured, attributed: Sequence[Attribution]) ->
     return np.concatenate(calls), np.concatenate(before)
 
 
-def path_table(measured: Measured, paths: Paths) -> pa.Table:
+def path_table(paths: Paths, ranks: Sequence[int], base_ns: int) -> pa.Table:
     """The `critical_path` table: the pieces in order of time."""
     columns = {
         "cycle": pa.array(paths.cycles[paths.cycle]),
-        "rank": pa.array(np.array(measured.matched.ranks, np.int32)[paths.rank]),
-        "start_ns": pa.array(paths.start - measured.base_ns),
-        "end_ns": pa.array(paths.end - measured.base_ns),
+        "rank": pa.array(np.array(ranks, np.int32)[paths.rank]),
+        "start_ns": pa.array(paths.start - base_ns),
+        "end_ns": pa.array(paths.end - base_ns),
         "stage": worded(paths.stage, STAGES),
         "state": worded(paths.state, STATES),
         "what": worded(paths.what, PATH_WHATS),

@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from specscope.analyzers import (
     bandwidth,
-    collective_match,
     collective_times,
     collectives,
     critical_path,
     group_gates,
+    group_joint,
+    group_parts,
     group_sums,
     group_words,
     message_sizes,
+    process_groups,
 )
 from specscope.analyzers.activities import Rules
 from specscope.analyzers.attribution import Attribution
-from specscope.analyzers.clocks import Clocks, align
 from specscope.analyzers.collective_match import Matched
 from specscope.analyzers.collectives import Collectives, Member
-from specscope.analyzers.columns import Int
-from specscope.analyzers.cycles import Cycles
+from specscope.analyzers.group_align import aligned, whole_cycles
+from specscope.analyzers.group_parts import RECORDED, Part
 from specscope.analyzers.group_rows import Group, Measured
 from specscope.analyzers.message_sizes import Models
+from specscope.analyzers.process_groups import BY_TP, LISTED
 from specscope.analyzers.rank import Rank
 from specscope.traces.run import Note, Run
 
 # With so few steady cycles the first is not left out.
 _FEWEST_CYCLES = 3
 # Notes of the assembly that say that the files are not of one capture.
-_NOT_ONE_RUN = ("times_apart", "world_size_differs")
+_NOT_ONE_RUN = ("times_apart", "world_size_differs", "rank_beyond_world")
 
 
 def together(
@@ -64,25 +63,99 @@ def together(
     found_on = [collectives.collectives_of(one, rules.families) for one in members]
     if not any(len(one.op) for one in found_on):
         return None  # ranks that do not speak to each other, or only whole graph replays on record
-    found = _aligned(members, found_on)
+    tp = run.context.get("tp")
+    found = group_parts.split(members, found_on, process_groups.assign(members, found_on, tp))
+    work = _Work(run, lead, models or Models())
+    if not found.parts and not found.known:
+        assumption = f"The {len(numbers)} ranks read are taken for one tensor-parallel group"
+        expected = group_gates.expected_size(run)
+        missing = group_gates.missing_of(range(expected or 0), numbers)
+        return _one(work, members, known, found_on, missing, assumption)
+    if not found.parts:
+        return Group(numbers, refused=_NO_GROUP)
+    if len(found.parts) == 1 and len(found.parts[0].who) == len(members) and not found.lost:
+        part = found.parts[0]
+        missing = group_gates.missing_of(part.group.ranks, numbers)
+        whole = (
+            f"of one process group of {len(part.group.ranks)}" if missing else "one process group"
+        )
+        assumption = f"The {len(numbers)} ranks read are {whole}{_known_by(part)}"
+        return _one(work, members, known, part.collectives, missing, assumption)
+    return group_joint.joined(
+        members, known, found, [_part(work, members, known, part) for part in found.parts]
+    )
+
+
+_NO_GROUP = (
+    "the collectives of the ranks belong to different process groups, of none of which two ranks "
+    "were read; give the ranks of one group"
+)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What every group is measured with."""
+
+    run: Run
+    lead: tuple[str, int | None] | None
+    models: Models
+
+
+def _known_by(part: Part) -> str:
+    said = {
+        RECORDED: "as recorded on the collectives",
+        LISTED: "as their files list it",
+        BY_TP: "by the server's tp",
+    }
+    return f" ({', '.join(said[by] for by in part.by)})"
+
+
+def _part(
+    work: _Work, members: Sequence[Member], known: Sequence[Attribution | None], part: Part
+) -> Group:
+    """One of several process groups."""
+    own = [members[index] for index in part.who]
+    missing = group_gates.missing_of(part.group.ranks, [one.number for one in own])
+    assumption = f"{part.group.title}{_known_by(part)}"
+    found = _one(
+        work, own, [known[index] for index in part.who], part.collectives, missing, assumption
+    )
+    rows = tuple(replace(row, group=part.group.title) for row in found.rows)
+    return replace(
+        found, title=part.group.title, rows=rows, missing=tuple(missing), path=(), critical=()
+    )
+
+
+def _one(
+    work: _Work,
+    members: Sequence[Member],
+    known: Sequence[Attribution | None],
+    found_on: Sequence[Collectives],
+    missing: Sequence[int],
+    assumption: str,
+) -> Group:
+    """The members as one process group, of which ranks may be missing."""
+    numbers = tuple(one.number for one in members)
+    found = aligned(members, found_on)
     if isinstance(found, str):
         return Group(numbers, refused=found)
     matched, clocks, shift = found
     times = collective_times.measure(members, known, matched, clocks)
     if why := group_gates.after_matching(clocks, times):
         return Group(numbers, refused=why)
-    whole = _whole(members, shift)
+    whole = whole_cycles(members, shift)
     usable = [one for one in known if one is not None and not one.on_host]
     paths = None
     if len(usable) == len(members):
         bases = [one.base for one in members]
-        paths = critical_path.walk(usable, bases, shift, whole, matched, clocks, times)
-    sizes = message_sizes.sizes_of(matched, members[0].cycles, run.context, models or Models())
-    rates = bandwidth.rates(matched, times, sizes, _group_size(run, numbers))
-    measured = Measured(matched, clocks, times, paths, members[0].base, sizes, rates)
-    group = _group(members, measured, shift, whole, lead)
-    missing = group_gates.incomplete(run, numbers)
-    return replace(group, sentence=missing) if missing and group.sentence else group
+        paths = critical_path.walk(usable, bases, shift, whole, matched.stage, clocks, times)
+    sizes = message_sizes.sizes_of(matched, members[0].cycles, work.run.context, work.models)
+    size = None if missing else len(numbers)
+    rates = bandwidth.rates(matched, times, sizes, size)
+    measured = Measured(matched, clocks, times, paths, members[0].base, sizes, rates, shift)
+    group = _group(members, measured, whole, work.lead, assumption)
+    lacks = group_gates.incomplete(missing, numbers)
+    return replace(group, sentence=lacks) if lacks and group.sentence else group
 
 
 def notes(group: Group | None) -> list[Note]:
@@ -98,12 +171,27 @@ def notes(group: Group | None) -> list[Note]:
             )
         ]
     found = []
-    if group.measured is not None and group.measured.matched.differing:
-        differing = group.measured.matched.differing
+    differing = [
+        f"{one.title}: {line}" if one.title else line
+        for one in group.measured_parts
+        if one.measured is not None
+        for line in one.measured.matched.differing
+    ]
+    differing += group.lost
+    if differing:
         shown = "; ".join(differing[:3]) + ("; ..." if len(differing) > 3 else "")
         found.append(
             Note("collectives_differ", f"Collectives left out of wait and transfer: {shown}")
         )
+    found += [
+        Note(
+            "ranks_not_aligned",
+            f"In {one.title} waiting cannot be told from transferring: {one.refused}",
+            "give the traces of all ranks of the group, neither sampled nor filtered",
+        )
+        for one in group.parts
+        if one.refused
+    ]
     if group.first_cycle is not None:
         first = group.first_cycle
         who = f"rank {first.late_rank}" if first.late_rank is not None else "another"
@@ -117,84 +205,14 @@ def notes(group: Group | None) -> list[Note]:
     return found
 
 
-def _aligned(
-    members: Sequence[Member], of_ranks: Sequence[Collectives]
-) -> tuple[Matched, Clocks, tuple[int, ...]] | str:
-    """Matched collectives and clocks: of the possible shifts of cycles the one that fits best."""
-    best: tuple[Matched, Clocks, tuple[int, ...]] | None = None
-    why = ""
-    for shift in _shifts(members):
-        matched = collective_match.match(members, of_ranks, shift)
-        if isinstance(matched, str):
-            why = why or matched
-            continue
-        pairs = list(zip(members, matched.op, strict=True))
-        start = np.stack([one.rank.ops.start[ops] + one.base for one, ops in pairs])
-        end = np.stack([one.rank.ops.end[ops] + one.base for one, ops in pairs])
-        clocks = align(matched, start, end)
-        if isinstance(clocks, str):
-            why = why or clocks
-        elif best is None or clocks.residual_ns < best[1].residual_ns:
-            best = matched, clocks, shift
-    return best or why
-
-
-def _shifts(members: Sequence[Member]) -> list[tuple[int, ...]]:
-    """What may lead from each rank's numbers of cycles to the first rank's, likeliest first."""
-    cycles = [one.cycles for one in members]
-    if any(one is None or not len(one) for one in cycles):
-        return [(0,) * len(members)]
-    known = [one for one in cycles if one is not None]
-    by_number = [_by_number(known[0], one) for one in known]
-    if all(shift is not None for shift in by_number):
-        return [tuple(shift for shift in by_number if shift is not None)]
-    bases = [one.base for one in members]
-    by_time = tuple(
-        _by_time(known[0].start + bases[0], one.start + base)
-        for one, base in zip(known, bases, strict=True)
-    )
-    return list(dict.fromkeys([by_time, (0,) * len(members)]))
-
-
-def _by_number(first: Cycles, other: Cycles) -> int | None:
-    """By the numbers that the range grammar gives; None where none is on both."""
-    for place, number in enumerate(other.number):
-        if number is not None and number in first.number:
-            return first.number.index(number) - place
-    return None
-
-
-def _by_time(first: Int, other: Int) -> int:
-    """The commonest difference in place of the cycles that begin nearest to one another."""
-    at = np.clip(np.searchsorted(first, other), 1, max(len(first) - 1, 1))
-    at = np.minimum(at, len(first) - 1)
-    before = np.maximum(at - 1, 0)
-    nearest = np.where(np.abs(first[before] - other) <= np.abs(first[at] - other), before, at)
-    shifts = Counter((nearest - np.arange(len(other))).tolist())
-    return int(shifts.most_common(1)[0][0])
-
-
-def _whole(members: Sequence[Member], shift: Sequence[int]) -> range:
-    """Numbers, on the first rank, of the whole cycles that every rank has."""
-    lengths = [len(one.cycles) if one.cycles is not None else 0 for one in members]
-    ends = [length + more for length, more in zip(lengths, shift, strict=True)]
-    return range(max(shift), max(min(ends), *shift))
-
-
-def _group_size(run: Run, numbers: tuple[int, ...]) -> int | None:
-    """Ranks of the group, where all of it was read: by the server, else by the files."""
-    expected = group_gates.expected_size(run)
-    return len(numbers) if expected in (None, len(numbers)) else None
-
-
 def _group(
     members: Sequence[Member],
     measured: Measured,
-    shift: Sequence[int],
     whole: range,
     lead: tuple[str, int | None] | None,
+    assumption: str,
 ) -> Group:
-    matched, times = measured.matched, measured.times
+    matched, times, shift = measured.matched, measured.times, measured.shift
     steady = group_sums.steady_cycles(members, shift, whole, lead)
     first = group_sums.first_cycle(matched, times, whole, steady)
     if first is not None and len(steady) > _FEWEST_CYCLES:
@@ -205,7 +223,7 @@ def _group(
     return Group(
         ranks=matched.ranks,
         sentence=group_words.sentence(rows),
-        assumption=_assumption(matched),
+        assumption=f"{assumption}; {_matched_by(matched)}",
         cycles=cycles,
         first_cycle=first,
         rows=tuple(rows),
@@ -217,14 +235,11 @@ def _group(
     )
 
 
-def _assumption(matched: Matched) -> str:
-    """What the matching rests on, in words."""
+def _matched_by(matched: Matched) -> str:
+    """How the collectives are matched, in words."""
     by = {
         "sequence": "recorded sequence number",
         "launch": "order within the same launch of the same cycle",
         "capture": "order in the capture",
     }[matched.by]
-    return (
-        f"The {len(matched.ranks)} ranks read are taken for one tensor-parallel group; their "
-        f"collectives are matched by {by}"
-    )
+    return f"their collectives are matched by {by}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specscope.analyzers.group_rows import RankStage
+import numpy as np
+
+from specscope.analyzers.group_rows import Group, RankStage
 from specscope.analyzers.words import percent
 
 # Under this share of the cycle neither is worth a word.
@@ -13,6 +15,8 @@ SMALL = 0.05
 OUTWEIGHS = 2.0
 # A rank with less of the lateness of a stage than this is not the late one.
 MOSTLY = 0.5
+# Process groups that the sentence names.
+_MOST_GROUPS = 4
 # Where no rank waits this share of the cycle, nobody is named.
 WORTH_A_NAME = 0.01
 
@@ -31,6 +35,33 @@ def sentence(rows: Sequence[RankStage]) -> str:
     if not over:
         return ""
     transfer = sum(row.transfer_share for row in over)
+    return _answer(rows, transfer, _by_stage(over))
+
+
+def sentence_of_groups(groups: Sequence[Group]) -> str:
+    """The same for several process groups; of groups with ranks that were not read only that."""
+    whole = [one for one in groups if one.rows and not one.missing]
+    lacking = [f"{one.title}: {one.sentence}" for one in groups if one.rows and one.missing]
+    rows = [row for one in whole for row in one.rows if row.rank is not None]
+    if not rows:
+        return " ".join(lacking)
+    of_ranks: dict[int | None, float] = {}
+    for row in rows:
+        of_ranks[row.rank] = of_ranks.get(row.rank, 0.0) + row.transfer_share
+    shares = [(one.title, _transfer_of(one)) for one in whole]
+    shares.sort(key=lambda of: -of[1])
+    shown = [f"{share_words(share)} in {title}" for title, share in shares[:_MOST_GROUPS]]
+    more = f", {len(shares) - _MOST_GROUPS} groups less" if len(shares) > _MOST_GROUPS else ""
+    by_group = f" ({', '.join(shown)}{more})"
+    return " ".join([_answer(rows, float(np.median(list(of_ranks.values()))), by_group), *lacking])
+
+
+def _transfer_of(group: Group) -> float:
+    return sum(row.transfer_share for row in group.rows if row.rank is None)
+
+
+def _answer(rows: Sequence[RankStage], transfer: float, inside: str) -> str:
+    """The sentence; `inside` says where the transfer lies."""
     waits: dict[int, float] = {}
     for row in rows:
         if row.rank is not None:
@@ -38,7 +69,7 @@ def sentence(rows: Sequence[RankStage]) -> str:
     waiting = max(waits, key=lambda rank: waits[rank])
     wait = waits[waiting]
     who = _who(rows) if wait >= WORTH_A_NAME else ""
-    sent = f"transferring takes {percent(transfer)} of the cycle{_by_stage(over)}"
+    sent = f"transferring takes {percent(transfer)} of the cycle{inside}"
     kept = f"waiting for a late rank at most {percent(wait)} (rank {waiting})"
     if transfer < SMALL and wait < SMALL:
         return f"Neither is the wire slow nor a rank late: {sent}, {kept}."
@@ -68,23 +99,26 @@ def _stage(stage: str) -> str:
 def _who(rows: Sequence[RankStage]) -> str:
     """The rank that is late most, in the stage where the others wait longest."""
     per_rank = [row for row in rows if row.rank is not None]
-    stages = {row.stage for row in per_rank}
-    worst = max(
-        stages,
-        key=lambda stage: sum(r.wait_share for r in per_rank if r.stage == stage),
-        default="",
-    )
+    waits: dict[tuple[str | None, str], float] = {}
+    for row in per_rank:
+        where = row.group, row.stage
+        waits[where] = waits.get(where, 0.0) + row.wait_share
+    worst = max(sorted(waits, key=str), key=lambda where: waits[where], default=None)
     late = max(
-        (row for row in per_rank if row.stage == worst),
+        (row for row in per_rank if (row.group, row.stage) == worst),
         key=lambda row: row.lateness_share or 0.0,
         default=None,
     )
-    if late is None or not late.late_share or (late.lateness_share or 0.0) < MOSTLY:
+    if worst is None or late is None or not late.late_share:
+        return "; the ranks are late in turn"
+    if (late.lateness_share or 0.0) < MOSTLY:
         return "; the ranks are late in turn"
     why = f", mostly because {_WHY[late.cause]}" if late.cause in _WHY else ""
+    of = f" of {worst[0]}" if worst[0] else ""
     return (
-        f"; in {worst.replace('_', '-')} rank {late.rank} is late, by {_us(late.late_ns or 0.0)} a "
-        f"cycle and last in {percent(late.late_share, 0)} of the collectives{why}"
+        f"; in {worst[1].replace('_', '-')}{of} rank {late.rank} is late, by "
+        f"{_us(late.late_ns or 0.0)} a cycle and last in {percent(late.late_share, 0)} of the "
+        f"collectives{why}"
     )
 
 

@@ -144,6 +144,16 @@ def _node_switch(run: Run) -> str:
     return f"; record with {NODE_SWITCH}" if any("nsys" in one.facts for one in run.ranks) else ""
 
 
+def graph_switch(run: Run) -> str:
+    """How a capture holds the kernels of graphs."""
+    if any("nsys" in one.facts for one in run.ranks):
+        return f"record with {NODE_SWITCH}"
+    return (
+        "start the server with TEARDOWN_CUPTI=0 DISABLE_CUPTI_LAZY_REINIT=1 so that the torch "
+        f"profiler keeps them, or record with specscope record, which gives nsys {NODE_SWITCH}"
+    )
+
+
 def _too_few(cycles: int) -> str:
     """The reason that there are not enough cycles."""
     return f"{cycles} whole speculation cycle{'' if cycles == 1 else 's'}, {MIN_CYCLES} are needed"

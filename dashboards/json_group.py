@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from specscope.analyzers.report import Report
@@ -22,6 +23,7 @@ def group_json(report: Report) -> Json | None:
     first = group.first_cycle
     return {
         "ranks": list(group.ranks),
+        "groups": [_process_group(one) for one in group.parts],
         "refused": text(group.refused) or None,
         "sentence": text(group.sentence) or None,
         "assumption": text(group.assumption) or None,
@@ -42,6 +44,26 @@ def group_json(report: Report) -> Json | None:
         "critical_path": [_part(row) for row in group.path],
         "critical_ranks": [{"rank": rank, "cycles": cycles} for rank, cycles in group.critical],
     }
+
+
+def _process_group(one: Group) -> Json:
+    return {
+        "name": text(one.title),
+        "ranks": list(one.ranks),
+        "missing": list(one.missing),
+        "refused": text(one.refused) or None,
+        "assumption": text(one.assumption) or None,
+        "kinds": _kinds(one),
+        "clocks": _clocks(one),
+        "collectives": _collectives(one),
+        "bandwidth": _bandwidth(one),
+    }
+
+
+def _kinds(one: Group) -> Json:
+    """How many collectives of each kind matched."""
+    kinds = one.measured.matched.kind if one.measured is not None else ()
+    return {text(kind): count for kind, count in sorted(Counter(kinds).items())}
 
 
 def _clocks(group: Group) -> Json | None:
@@ -116,6 +138,7 @@ def _bandwidth(group: Group) -> Json | None:
 def _stage(row: RankStage) -> Json:
     return {
         "rank": row.rank,
+        "group": text(row.group) if row.group else None,
         "stage": row.stage,
         "calls": figure(row.calls),
         "wait_ns": ns(row.wait_ns),

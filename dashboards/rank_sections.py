@@ -22,9 +22,24 @@ _WORTH_A_GRID: Final = 0.05
 # Ranks of a stage that are shown on a page; `specscope ranks` shows all.
 _MOST_RANKS: Final = 8
 _MOST_PATH_ROWS: Final = 8
+# Process groups that are shown on a page.
+_MOST_GROUPS: Final = 4
 
-# Warnings that speak of the ranks together.
-NOTES: Final = ("profiler_start", "collectives_differ", "ranks_missing")
+# Warnings that speak of the ranks together, and of which files are which rank.
+NOTES: Final = (
+    "profiler_start",
+    "collectives_differ",
+    "ranks_not_aligned",
+    "ranks_missing",
+    "rank_duplicate",
+    "rank_beyond_world",
+    "rank_unknown",
+    "captures_listed",
+    "file_foreign",
+    "no_gpu_events",
+    "no_gpu_rows",
+    "ranks_without_cuda",
+)
 
 CAUSE_NAMES: Final = {
     "previous": "wire",
@@ -47,11 +62,10 @@ def group_grids(report: Report) -> list[Grid]:
     group = report.group
     if group is None or not group.rows:
         return []
-    over = [row for row in group.rows if row.rank is None]
-    waits = max(
-        sum(row.wait_share for row in group.rows if row.rank == rank) for rank in group.ranks
-    )
-    if max(sum(row.transfer_share for row in over), waits) < _WORTH_A_GRID:
+    own = [[row for row in group.rows if row.rank == rank] for rank in group.ranks]
+    waits = max(sum(row.wait_share for row in rows) for rows in own)
+    transfers = max(sum(row.transfer_share for row in rows) for rows in own)
+    if max(transfers, waits) < _WORTH_A_GRID:
         return []
     return [wait_grid(report, group, _MOST_RANKS), *path_grids(report, group, _MOST_PATH_ROWS)]
 
@@ -60,18 +74,16 @@ def wait_grid(report: Report, group: Group, most_ranks: int | None = None) -> Gr
     """Per stage and rank: wait, transfer, how often it is late, by how much, and why."""
     columns = ("", "calls", "wait", "share", "transfer", "share", "last in", "late by", "why")
     rows = []
-    for headline in group.rows:
-        if headline.rank is not None:
-            continue
-        if max(headline.wait_share, headline.transfer_share) < _SMALL_SHARE:
-            continue
-        rows.append(_wait_row(headline))
-        ranks = [r for r in group.rows if r.stage == headline.stage and r.rank is not None]
-        shown = _most_late(ranks, most_ranks)
-        rows += [_wait_row(row) for row in shown]
-        if len(shown) < len(ranks):
-            rest = f"{len(ranks) - len(shown)} ranks less late"
-            rows.append(Row((rest, *[""] * (len(columns) - 1)), headline.stage, 1))
+    groups = list(dict.fromkeys(row.group for row in group.rows))
+    shown_groups = groups if most_ranks is None else _most_taking(group, groups)
+    blank = ("",) * (len(columns) - 1)
+    for name in shown_groups:
+        own = [row for row in group.rows if row.group == name]
+        if name is not None:
+            rows.append(Row((clean(name), *blank)))
+        rows += _stage_rows(own, most_ranks, blank)
+    if len(shown_groups) < len(groups):
+        rows.append(Row((f"{len(groups) - len(shown_groups)} process groups more", *blank)))
     title = f"Collectives of all ranks a {lap(report)}: waiting and transferring"
     if any(row.fused for row in group.rows):
         title += " (fused ones: with the norm)"
@@ -83,6 +95,42 @@ def wait_grid(report: Report, group: Group, most_ranks: int | None = None) -> Gr
         note=f"medians of {count_text(count)} {lap(report)}s",
         words_last=True,
     )
+
+
+def _stage_rows(
+    own: Sequence[RankStage], most_ranks: int | None, blank: tuple[str, ...]
+) -> list[Row]:
+    """The rows of one process group: each stage, then its ranks."""
+    rows = []
+    for headline in own:
+        if headline.rank is not None:
+            continue
+        if max(headline.wait_share, headline.transfer_share) < _SMALL_SHARE:
+            continue
+        rows.append(_wait_row(headline))
+        ranks = [r for r in own if r.stage == headline.stage and r.rank is not None]
+        shown = _most_late(ranks, most_ranks)
+        rows += [_wait_row(row) for row in shown]
+        if len(shown) < len(ranks):
+            rest = f"{len(ranks) - len(shown)} ranks less late"
+            rows.append(Row((rest, *blank), headline.stage, 1))
+    return rows
+
+
+def _most_taking(group: Group, names: Sequence[str | None]) -> list[str | None]:
+    """The process groups in which most of the cycle goes, in their order."""
+    if len(names) <= _MOST_GROUPS:
+        return list(names)
+    taken = {
+        name: sum(
+            row.wait_share + row.transfer_share
+            for row in group.rows
+            if row.group == name and row.rank is None
+        )
+        for name in names
+    }
+    most = sorted(names, key=lambda name: -taken[name])[:_MOST_GROUPS]
+    return [name for name in names if name in most]
 
 
 def _most_late(rows: Sequence[RankStage], most: int | None) -> list[RankStage]:
@@ -144,9 +192,17 @@ def _path_row(stage: str, state: str, what: str, rows: Sequence[PathRow]) -> Row
 
 def clock_lines(report: Report) -> list[str]:
     """How the ranks were brought onto one clock, and what that rests on."""
-    group = report.group
-    if group is None or group.measured is None:
+    if report.group is None:
         return []
+    lines = []
+    for part in report.group.measured_parts:
+        lines += _clock_lines(report, part)
+    return lines
+
+
+def _clock_lines(report: Report, group: Group) -> list[str]:
+    """Those of one process group."""
+    assert group.measured is not None
     clocks, matched = group.measured.clocks, group.measured.matched
     named = stage_names(report)[STAGES[clocks.stage]]
     stage = "" if STAGES[clocks.stage] == "unplaced" else f" of {named}"

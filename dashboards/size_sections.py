@@ -19,22 +19,39 @@ _LATENCY_BELOW: Final = 1_000_000
 
 
 def size_grids(group: Group) -> list[Grid]:
-    """The size-latency table; nothing where no size is known."""
-    found = group.bandwidth
-    if found is None or not found.rows:
-        return []
-    title = "Message sizes and bandwidth, waiting left out"
-    rows = tuple(_row(row) for row in found.rows)
-    return [Grid(title, _COLUMNS, rows, note="medians", words_last=True)]
+    """The size-latency table of each process group; nothing where no size is known."""
+    return [
+        _grid(one.bandwidth, one.title)
+        for one in _parts(group)
+        if one.bandwidth and one.bandwidth.rows
+    ]
 
 
 def size_lines(group: Group) -> list[str]:
     """The latency floors, what sizes rest on, how many have none; or why there is no table."""
+    return [line for one in _parts(group) for line in _lines(one)]
+
+
+def _parts(group: Group) -> tuple[Group, ...]:
+    return group.parts or (group,)
+
+
+def _grid(found: Bandwidth, name: str) -> Grid:
+    title = "Message sizes and bandwidth, waiting left out"
+    if name:
+        title += f": {clean(name)}"
+    rows = tuple(_row(row) for row in found.rows)
+    return Grid(title, _COLUMNS, rows, note="medians", words_last=True)
+
+
+def _lines(group: Group) -> list[str]:
     found = group.bandwidth
+    named = f"{clean(group.title)}: " if group.title else ""
     if found is None or not found.rows:
-        return [found.refused] if found is not None and found.refused else []
+        return [named + found.refused] if found is not None and found.refused else []
     floors = ", ".join(_floor(floor) for floor in found.floors)
-    return [f"latency floor, the least transfer of the smallest size: {floors}", *_rests_on(found)]
+    floor_line = f"{named}latency floor, the least transfer of the smallest size: {floors}"
+    return [floor_line, *_rests_on(found)]
 
 
 def _rests_on(found: Bandwidth) -> list[str]:

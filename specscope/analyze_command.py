@@ -7,21 +7,22 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specscope import __version__, exits
+from specscope import __version__, exits, measured_inputs
 from specscope.analyzers import activities, checks
 from specscope.analyzers.analyze import Options, analyze
 from specscope.analyzers.report import Report
-from specscope.analyzers.unprofiled import Reference
 from specscope.dashboards import terminal
 from specscope.dashboards.checked import Checked, check_line
 from specscope.dashboards.progress import reading
 from specscope.dashboards.safe_text import clean
 from specscope.dashboards.units import size_text
 from specscope.dashboards.writing import prove_file, prove_folder, write_text
+from specscope.engine_options import IN_PROCESS, chosen
+from specscope.measured_options import Measured
 from specscope.traces.errors import EvidenceError, UsageError
 from specscope.traces.load import DEFAULT_MAX_TEXT_BYTES, load
 from specscope.traces.run import Run
@@ -47,16 +48,15 @@ class Request:
     html: Path | None = None
     parquet: Path | None = None
     checks: tuple[str, ...] = ()
-    cycle_ms: float | None = None
-    tokens_per_second: float | None = None
-    accept_length: float | None = None
-    batch: int | None = None
+    measured: Measured = field(default_factory=Measured)
     rank: int | None = None
     cycle: int | None = None
     capture_traces: tuple[str, ...] = ()
     activity_rules: Path | None = None
     frames: bool = False
     max_text: int | None = None
+    engine: str = IN_PROCESS
+    ray_address: str | None = None
     no_cache: bool = False
     nsys: str | None = None
     export_timeout: float | None = None
@@ -79,8 +79,10 @@ def run(request: Request) -> int:
     with _timed(request, "read"):
         found = _load(request)
         captures = _load_captures(request)
+        inputs = measured_inputs.read(request.measured, cache=not request.no_cache)
     with _timed(request, "analysed"):
-        report = analyze(found, Options(_reference(request), rules, captures=captures))
+        reference = measured_inputs.reference_of(request.measured)
+        report = analyze(found, Options(reference, rules, captures=captures, inputs=inputs))
     results = [_decide(check, report) for check in wanted]
     with _timed(request, "written"):
         # The answer first: it is there also when a file cannot be written.
@@ -182,7 +184,10 @@ def _load(request: Request) -> Run:
     if STDIN in request.paths and sys.stdin.isatty():
         request.talk("reading a trace from standard input")
     limit = DEFAULT_MAX_TEXT_BYTES if request.max_text is None else request.max_text
-    with reading(sys.stderr, enabled=not request.quiet) as on_progress:
+    with (
+        chosen(request.engine, request.ray_address) as engine,
+        reading(sys.stderr, enabled=not request.quiet) as on_progress,
+    ):
         return load(
             list(request.paths),
             rank=request.rank,
@@ -192,6 +197,7 @@ def _load(request: Request) -> Run:
             on_progress=on_progress,
             nsys=request.nsys,
             export_timeout=request.export_timeout,
+            engine=engine,
         )
 
 
@@ -205,12 +211,6 @@ def _load_captures(request: Request) -> tuple[CaptureTrace, ...]:
         return load_capture_traces(
             request.capture_traces, max_text_bytes=limit, on_progress=on_progress
         )
-
-
-def _reference(request: Request) -> Reference:
-    return Reference(
-        request.cycle_ms, request.tokens_per_second, request.accept_length, request.batch
-    )
 
 
 def _decide(check: checks.Check, report: Report) -> Checked:

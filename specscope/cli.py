@@ -11,8 +11,13 @@ import click
 
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
+from specscope.collect_cli import collect_command
+from specscope.compare_cli import compare_command
 from specscope.convert_cli import convert_command
+from specscope.engine_options import engine_options
 from specscope.export_cli import export_command
+from specscope.live_cli import live_command
+from specscope.measured_options import measured_options
 from specscope.option_types import Expanded, Positive, Size
 from specscope.query_cli import query_command
 from specscope.ranks_cli import ranks_command
@@ -72,25 +77,7 @@ _PATH: Final = Expanded(path_type=Path)
     multiple=True,
     help="Hold a figure against a number: 'verify.share>=0.95' (docs/checks.md). Repeatable.",
 )
-@click.option(
-    "--cycle-ms",
-    metavar="MS",
-    type=Positive(),
-    help="Length of a cycle measured without a profiler.",
-)
-@click.option(
-    "--tokens-per-second",
-    metavar="RATE",
-    type=Positive(),
-    help="Rate of the running batch without a profiler; gives the cycle with the next two.",
-)
-@click.option(
-    "--accept-length",
-    metavar="L",
-    type=Positive(),
-    help="Tokens a sequence and cycle, the bonus token included.",
-)
-@click.option("--batch", metavar="N", type=click.IntRange(min=1), help="Sequences in the batch.")
+@measured_options
 @click.option("--rank", metavar="R", type=click.IntRange(min=0), help="Read that rank only.")
 @click.option(
     "--cycle",
@@ -134,6 +121,7 @@ _PATH: Final = Expanded(path_type=Path)
     show_default=True,
     help="How long the export of one report may take.",
 )
+@engine_options
 @click.option(
     "--no-cache", is_flag=True, help="Neither read nor write the cache of tables and exports."
 )
@@ -299,6 +287,7 @@ def _group(context: click.Context) -> None:
     \b
     specscope analyze traces/     (or just: analyze traces/)
     specscope ranks traces/       is the wire slow, or is a rank late?
+    specscope compare a/ b/       what changed, and is it more than noise?
     specscope capture --url http://localhost:30000
     specscope record -- vllm serve ...
     """
@@ -311,10 +300,13 @@ _group.add_command(analyze_command)
 _group.add_command(ranks_command)
 _group.add_command(query_command)
 _group.add_command(export_command)
+_group.add_command(compare_command)
+_group.add_command(collect_command)
 _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)
 _group.add_command(sweep_command)
+_group.add_command(live_command)
 _group.add_command(convert_command)
 _group.add_command(scrub_command)
 _group.add_command(doctor_command)

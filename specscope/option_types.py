@@ -1,4 +1,4 @@
-"""Types of command-line options: sizes, numbers above 0, paths with `~`."""
+"""Types of option values that more than one command has."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ A broken or missing file is never an error: it becomes a note, or nothing.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from .run import Note
 
 FILES: Final = ("run.json", "meta.json")
 MAX_BYTES: Final = 4 << 20
+MOST_POSITIONS: Final = 4096  # draft tokens of a cycle: no engine has as many
 SCHEMA_VERSION: Final = 1
 
 # Key of the context: the places in the file where it may stand, best first.
@@ -38,8 +40,15 @@ PLACES: Final[dict[str, tuple[str, ...]]] = {
     "gpus": ("gpus", "gpu"),
     "link": ("link",),
     "prompt_tokens": ("prompt_tokens",),
+    "step_ms": ("step_ms",),
     "baseline_step_ms": ("baseline_step_ms", "baseline.step_ms"),
+    "baseline_batch": ("baseline_batch", "baseline.batch"),
     "accept_by_position": ("accept_by_position", "acceptance_by_position"),
+    "accept_histogram": (
+        "unprofiled.server_spec_info.spec_correct_drafts_histogram",
+        "unprofiled.server_spec_info.spec_accept_histogram",
+    ),
+    "verified": ("counters.verified", "unprofiled.server_spec_info.spec_verify_ct"),
     "simulated_acceptance": ("simulated_acceptance", "accept_length_simulated"),
     "server_args": ("server_args", "command"),
 }
@@ -54,7 +63,10 @@ _NUMBERS: Final = (
     "draft_tokens",
     "tp",
     "prompt_tokens",
+    "step_ms",
     "baseline_step_ms",
+    "baseline_batch",
+    "verified",
 )
 _TEXTS: Final = ("engine", "engine_version", "model", "draft_model", "link")
 
@@ -127,7 +139,7 @@ def _ignored_values(raw: dict[str, Any], known: dict[str, Any], name: str) -> li
     """A note on keys that stand in the file with a value that cannot be meant."""
     ignored = [
         key
-        for key in (*_NUMBERS, *_TEXTS)
+        for key in _CHECKS
         if key not in known and any(_at(raw, place) is not None for place in PLACES[key])
     ]
     if not ignored:
@@ -157,6 +169,27 @@ def _text(value: Any) -> str | None:
     return value[:200] if isinstance(value, str) and value else None
 
 
+def _rates(value: Any) -> list[float] | None:
+    """Acceptance by position: shares that never rise."""
+    found = _list(value)
+    if found is None or any(rate > 1 for rate in found):
+        return None
+    return found if all(a >= b for a, b in itertools.pairwise(found)) else None
+
+
+def _list(value: Any) -> list[float] | None:
+    """A short list of numbers from 0 on."""
+    if not isinstance(value, list) or len(value) > MOST_POSITIONS:
+        return None
+    if any(isinstance(n, bool) or not isinstance(n, int | float) for n in value):
+        return None
+    return value if all(0 <= n < 1e15 for n in value) else None
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
 def _as_is(value: Any) -> Any:
     return value
 
@@ -164,4 +197,7 @@ def _as_is(value: Any) -> Any:
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(_NUMBERS, _number),
     **dict.fromkeys(_TEXTS, _text),
+    "accept_by_position": _rates,
+    "accept_histogram": _list,
+    "simulated_acceptance": _flag,
 }

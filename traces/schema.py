@@ -249,6 +249,7 @@ GRAPH_NODES = _schema(
 
 RANK_CLOCKS = _schema(
     ("rank", pa.int32(), "rank"),
+    ("group?", NAME, "process group, where there are several; else null"),
     ("offset_ns", pa.float64(), "its clock less the first rank's, base times taken in"),
     ("drift_ppm", pa.float64(), "change of that; 0 where none is beyond doubt"),
     ("residual_ns", pa.float64(), "median of what offset and drift leave"),
@@ -263,7 +264,8 @@ MATCHED_COLLECTIVES = _schema(
     ("stage", WORD, "stage it belongs to"),
     ("kind", NAME, "family of the kernel, such as nccl.allreduce"),
     ("fused", pa.bool_(), "fused with norm: transfer_ns holds the norm too"),
-    ("group?", NAME, "process group, where recorded"),
+    ("name?", NAME, "what torch.distributed calls it, such as send; null: not recorded"),
+    ("group?", NAME, "process group, where there are several or it is recorded"),
     ("sequence?", pa.int64(), "sequence number in the group, where recorded"),
     ("bytes?", pa.int64(), "bytes in on one rank; null: unknown"),
     ("bytes_source", WORD, "recorded, model_config (tokens x hidden size), unknown"),
@@ -283,6 +285,7 @@ MATCHED_COLLECTIVES = _schema(
 
 RANK_STAGES = _schema(
     ("rank?", pa.int32(), "rank; null: the median over the ranks"),
+    ("group?", NAME, "process group, where there are several; else null"),
     ("stage", WORD, "stage; verify holds accept"),
     ("calls", pa.float64(), "collectives a cycle"),
     ("wait_ns", pa.float64(), "wait a cycle, median over the counted cycles"),
