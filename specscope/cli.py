@@ -15,6 +15,7 @@ from specscope.collect_cli import collect_command
 from specscope.compare_cli import compare_command
 from specscope.convert_cli import convert_command
 from specscope.engine_options import engine_options
+from specscope.export_cli import export_command
 from specscope.live_cli import live_command
 from specscope.measured_options import measured_options
 from specscope.option_types import Expanded, Positive, Size
@@ -301,6 +302,7 @@ _group.add_command(analyze_command)
 _group.add_command(ranks_command)
 _group.add_command(whatif_command)
 _group.add_command(query_command)
+_group.add_command(export_command)
 _group.add_command(compare_command)
 _group.add_command(collect_command)
 _group.add_command(run_command)

@@ -16,6 +16,7 @@ from specscope.collect_cli import collect_command
 from specscope.compare_cli import compare_command
 from specscope.convert_cli import convert_command
 from specscope.dashboards.palette import STAGE_COLOURS
+from specscope.export_cli import export_command
 from specscope.query_cli import query_command
 from specscope.ranks_cli import ranks_command
 from specscope.record_cli import record_command
@@ -29,7 +30,7 @@ COMMANDS, CHECKS, REPORT = (
 )
 ALL = (
     *(analyze_command, ranks_command, run_command, capture_command, record_command, sweep_command),
-    *(query_command, compare_command, collect_command),
+    *(query_command, export_command, compare_command, collect_command),
     *(convert_command, scrub_command, doctor_command),
 )
 OPTIONS = [
