@@ -43,6 +43,7 @@ tr.part td { color: var(--soft); border-bottom-style: dotted; }
 :focus-visible { outline: 2px solid var(--focus); outline-offset: 2px; }
 .controls { display: flex; flex-wrap: wrap; gap: .8rem 1.5rem; align-items: end;
   margin: 1rem 0; }
+.control { min-width: 9rem; }
 .controls label { display: block; color: var(--soft); font-size: .9rem; }
 select, input, textarea, button { font: inherit; color: var(--text); background: var(--card);
   border: 1px solid var(--line); border-radius: 4px; padding: .25rem .5rem; }
@@ -78,12 +79,19 @@ _POSTS: Final = ("_dash-update-component",)
 _SUITES: Final = "_dash-component-suites/"
 
 
-def new_page(title: str, access: Access) -> Any:
-    """A Dash application that lies under the base of `access`. Raises UsageError without Dash."""
+def require_dash() -> None:
+    """Raise UsageError, in one line, where Dash is not installed."""
     try:
-        import dash
+        import dash  # noqa: F401
     except ImportError as error:
         raise UsageError(MISSING) from error
+
+
+def new_page(title: str, access: Access) -> Any:
+    """A Dash application that lies under the base of `access`. Raises UsageError without Dash."""
+    require_dash()
+    import dash
+
     page = dash.Dash(
         "specscope",
         server=True,

@@ -12,6 +12,7 @@ import click
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
 from specscope.convert_cli import convert_command
+from specscope.dashboard_cli import dashboard_command
 from specscope.live_cli import live_command
 from specscope.measured_options import measured_options
 from specscope.option_types import Expanded, Positive, Size
@@ -297,6 +298,7 @@ _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)
 _group.add_command(sweep_command)
+_group.add_command(dashboard_command)
 _group.add_command(live_command)
 _group.add_command(convert_command)
 _group.add_command(scrub_command)
