@@ -26,6 +26,8 @@ body { margin: 0 auto; padding: 1.5rem 1.5rem 4rem; max-width: 84rem; background
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .3rem; }
 h2 { font-size: 1.05rem; margin: 1.8rem 0 .4rem; }
 p, ul { margin: .3rem 0; } ul { padding-left: 1.2rem; }
+[hidden] { display: none !important; }
+.side > * { min-width: 0; }
 .soft { color: var(--soft); }
 .verdict { border-left: 4px solid var(--line); padding: .2rem 0 .2rem 1rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }

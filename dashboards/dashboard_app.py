@@ -39,9 +39,8 @@ def dashboard_app(runs: Sequence[Shown], access: Access | None = None) -> Applic
         [
             html.H1("specscope"),
             dcc.Location(id="url", refresh=False),
-            html.Div(
-                [html.Section(side_of.side_layout(name, runs)) for name in SIDES], className="side"
-            ),
+            html.Div([side_of.choice_layout(name, runs) for name in SIDES], className="controls"),
+            html.Div([side_of.side_layout(name) for name in SIDES], className="side"),
             *_sql_layout(),
         ]
     )
@@ -56,8 +55,7 @@ def dashboard_app(runs: Sequence[Shown], access: Access | None = None) -> Applic
             Output(f"{name}-cycle", "value"),
             Output(f"{name}-pick", "data"),
             Output(f"{name}-window", "data"),
-            Output(f"{name}-controls", "hidden"),
-            Output(f"{name}-body", "hidden"),
+            Output(f"{name}-side", "hidden"),
         ]
     known = [State(f"{name}-{what}", "data") for name in SIDES for what in ("pick", "window")]
     page.callback(outputs, inputs, known)(_mover(runs))
@@ -128,7 +126,6 @@ def _mover(runs: Sequence[Shown]) -> Callable[..., list[Any]]:
                 None if side is None else side.cycle,
                 no_update if pick == before[f"{name}-pick"] else pick,
                 no_update if window == before[f"{name}-window"] else window,
-                side is None,
                 side is None,
             ]
         return out

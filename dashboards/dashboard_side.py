@@ -19,6 +19,7 @@ from specscope.dashboards.units import time_text
 
 ALL_RANKS: Final = "all"
 NO_RUN: Final = "none"
+EMPTY: Final = {"data": [], "layout": {"height": 120}}
 FIGURES: Final = (
     ("cycles", "Cycles", "Click one to choose it."),
     ("parts", "The parts of the cycle", ""),
@@ -26,53 +27,52 @@ FIGURES: Final = (
 )
 
 
-def side_layout(name: str, runs: Sequence[Shown]) -> list[Any]:
+def side_layout(name: str) -> Any:
     """Controls, figures and tables of side `name`; callbacks fill them."""
     from dash import dcc, html
+
+    controls = html.Div(
+        [
+            _labelled(
+                f"{name}-rank",
+                "Rank",
+                dcc.Dropdown(id=f"{name}-rank", clearable=False, searchable=False),
+            ),
+            _labelled(
+                f"{name}-cycle",
+                "Cycle",
+                dcc.Input(id=f"{name}-cycle", type="number", min=0, step=1, debounce=True),
+            ),
+            html.Button("Earlier", id=f"{name}-back"),
+            html.Button("Later", id=f"{name}-on"),
+            html.Button("This cycle", id=f"{name}-here"),
+            html.Button("Whole run", id=f"{name}-whole"),
+        ],
+        className="controls",
+    )
+    return html.Section(
+        [
+            html.Div(id=f"{name}-head"),
+            controls,
+            *(_figure(name, *figure) for figure in FIGURES),
+            html.Div(id=f"{name}-rest"),
+            *(dcc.Store(id=f"{name}-{what}") for what in ("pick", "window")),
+            dcc.Download(id=f"{name}-file"),
+        ],
+        id=f"{name}-side",
+        hidden=name == "b",
+    )
+
+
+def choice_layout(name: str, runs: Sequence[Shown]) -> Any:
+    """The list of runs for side `name`."""
+    from dash import dcc
 
     titles = [{"label": clean(run.name, 80), "value": str(i)} for i, run in enumerate(runs)]
     if name == "b":
         titles.insert(0, {"label": "none", "value": NO_RUN})
-    controls = html.Div(
-        [
-            _labelled(
-                f"{name}-run",
-                "Run" if name == "a" else "Beside it",
-                dcc.Dropdown(titles, id=f"{name}-run", clearable=False, searchable=False),
-            ),
-            html.Div(
-                [
-                    _labelled(
-                        f"{name}-rank",
-                        "Rank",
-                        dcc.Dropdown(id=f"{name}-rank", clearable=False, searchable=False),
-                    ),
-                    _labelled(
-                        f"{name}-cycle",
-                        "Cycle",
-                        dcc.Input(id=f"{name}-cycle", type="number", min=0, step=1, debounce=True),
-                    ),
-                    html.Button("Earlier", id=f"{name}-back"),
-                    html.Button("Later", id=f"{name}-on"),
-                    html.Button("This cycle", id=f"{name}-here"),
-                    html.Button("Whole run", id=f"{name}-whole"),
-                ],
-                id=f"{name}-controls",
-                className="controls",
-            ),
-        ],
-        className="controls",
-    )
-    body = html.Div(
-        [
-            html.Div(id=f"{name}-head"),
-            *(_figure(name, *figure) for figure in FIGURES),
-            html.Div(id=f"{name}-rest"),
-        ],
-        id=f"{name}-body",
-    )
-    stores = [dcc.Store(id=f"{name}-{what}") for what in ("pick", "window")]
-    return [controls, body, *stores, dcc.Download(id=f"{name}-file")]
+    chooser = dcc.Dropdown(titles, id=f"{name}-run", clearable=False, searchable=False)
+    return _labelled(f"{name}-run", "Run" if name == "a" else "Beside it", chooser)
 
 
 def _labelled(target: str, text: str, control: Any) -> Any:
@@ -89,7 +89,7 @@ def _figure(side: str, name: str, title: str, hint: str) -> Any:
             html.H2(title),
             html.P(hint, className="soft") if hint else "",
             html.P(id=f"{side}-{name}-says", className="soft"),
-            graph(f"{side}-{name}", title, None),
+            graph(f"{side}-{name}", title, EMPTY),
             html.Button("CSV", id=f"{side}-{name}-csv", title=f"Save the rows of: {title}"),
         ]
     )

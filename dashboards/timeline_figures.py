@@ -22,7 +22,7 @@ from specscope.dashboards.sections import stage_name
 from specscope.dashboards.units import count_text, time_text
 
 # More bars than this make a page slow.
-MOST_BARS: Final = 3_000
+MOST_BARS: Final = 5_000
 COLUMNS: Final = 600
 _FONT: Final = "#7A7A7A"
 _BLOCKING_COLOUR: Final = "#BBBBBB"
