@@ -15,7 +15,8 @@ from specscope.analyzers.columns import Int, ints
 from specscope.analyzers.report import Report
 from specscope.analyzers.timeline import Timeline, timeline
 from specscope.dashboards.cycle_slice import CycleSlice, middle_cycle, parts_of, ranks_with_cycles
-from specscope.dashboards.sections import stage_names
+from specscope.dashboards.cycles_figure import Points, points_of
+from specscope.dashboards.sections import lap, stage_names
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Shown:
 
     def prepare(self) -> None:
         """Make what every look needs, before the first one."""
-        _ = self.timeline, self.cycles, self.report.tables["parts"]
+        _ = self.timeline, self.points, self.report.tables["parts"]
 
     @cached_property
     def timeline(self) -> Timeline | None:
@@ -62,6 +63,12 @@ class Shown:
                 rank, rows, ints(rows, "start_ns") - shift, ints(rows, "end_ns") - shift
             )
         return found
+
+    @cached_property
+    def points(self) -> dict[int, Points]:
+        """The cycles by rank, as the figure has them."""
+        word = lap(self.report)
+        return {rank: points_of(rank, of.table, word) for rank, of in self.cycles.items()}
 
     @property
     def ranks(self) -> list[int]:

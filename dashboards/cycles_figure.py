@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -20,45 +21,75 @@ _MARKS: Final = ("circle", "square", "diamond", "cross", "triangle-up", "x", "st
 _CHOSEN: Final = "#E6695E"
 
 
+@dataclass(frozen=True)
+class Points:
+    """The cycles of one rank as they are drawn; made once for a run."""
+
+    rank: int
+    cycle: list[int]
+    ms: list[float]
+    marked: list[bool]
+    words: list[str]
+    left_out: int
+
+    def of(self, cycle: int | None) -> tuple[list[int], list[float]]:
+        """The point of that cycle, where it is drawn."""
+        at = [i for i, number in enumerate(self.cycle) if number == cycle]
+        return [self.cycle[i] for i in at], [self.ms[i] for i in at]
+
+
+def points_of(rank: int, table: pa.Table, lap: str) -> Points:
+    """The points of one rank, by its rows of `cycles`."""
+    keep = _kept(table)
+    rows = table.take(pa.array(keep)).to_pylist()
+    ms = [(row["end_ns"] - row["start_ns"]) / 1e6 for row in rows]
+    words = [
+        f"rank {rank}, {lap} {row['cycle']}<br>{time_text(one * 1e6)}<br>{row['kind']}"
+        + ("" if row["batch"] is None else f", batch {row['batch']}")
+        + (f"<br>marked: {row['mark']}" if row["mark"] else "")
+        for row, one in zip(rows, ms, strict=True)
+    ]
+    return Points(
+        rank,
+        [row["cycle"] for row in rows],
+        ms,
+        [bool(row["mark"]) for row in rows],
+        words,
+        table.num_rows - len(rows),
+    )
+
+
 def cycles_figure(
-    ranks: Sequence[tuple[int, pa.Table]], chosen: tuple[int | None, int | None], lap: str
+    ranks: Sequence[Points], chosen: tuple[int | None, int | None], lap: str
 ) -> tuple[go.Figure, str]:
     """Length of each cycle of these ranks, and what is left out. `chosen` is (rank, cycle)."""
     figure = go.Figure()
-    left_out = 0
-    for index, (rank, table) in enumerate(ranks):
-        keep = _kept(table)
-        left_out += table.num_rows - len(keep)
-        rows = table.take(pa.array(keep)).to_pylist()
-        ms = [(row["end_ns"] - row["start_ns"]) / 1e6 for row in rows]
-        marks = [row["mark"] or "" for row in rows]
-        picked = [rank == chosen[0] and row["cycle"] == chosen[1] for row in rows]
+    for index, one in enumerate(ranks):
         figure.add_trace(
             go.Scatter(
-                x=[row["cycle"] for row in rows],
-                y=ms,
-                name=f"rank {rank}",
+                x=one.cycle,
+                y=one.ms,
+                name=f"rank {one.rank}",
                 mode="markers",
                 marker={
                     "symbol": _MARKS[index % len(_MARKS)],
-                    "size": [11 if one else 6 for one in picked],
-                    "color": [
-                        _CHOSEN if one else _FONT if not mark else "rgba(0,0,0,0)"
-                        for one, mark in zip(picked, marks, strict=True)
-                    ],
+                    "size": 6,
+                    "color": ["rgba(0,0,0,0)" if marked else _FONT for marked in one.marked],
                     "line": {"color": _FONT, "width": 1.2},
                 },
-                customdata=[[rank, row["cycle"]] for row in rows],
+                customdata=one.cycle,
                 hoverinfo="text",
-                hovertext=[
-                    f"rank {rank}, {lap} {row['cycle']}<br>{time_text(one * 1e6)}<br>{row['kind']}"
-                    + ("" if row["batch"] is None else f", batch {row['batch']}")
-                    + (f"<br>marked: {mark}" if mark else "")
-                    for row, one, mark in zip(rows, ms, marks, strict=True)
-                ],
+                hovertext=one.words,
                 showlegend=True,
             )
         )
+        if one.rank == chosen[0]:
+            x, y = one.of(chosen[1])
+            ring = {"symbol": "circle-open", "size": 14, "color": _CHOSEN, "line": {"width": 2.5}}
+            figure.add_trace(
+                go.Scatter(x=x, y=y, name="chosen", mode="markers", marker=ring, hoverinfo="skip")
+            )
+    left_out = sum(one.left_out for one in ranks)
     figure.update_layout(
         template="none",
         height=260,

@@ -80,6 +80,6 @@ def _moved(
 def _clicked(value: Any) -> int | None:
     """The cycle of the point that was clicked."""
     try:
-        return whole(value["points"][0]["customdata"][1])
+        return whole(value["points"][0]["customdata"])
     except (TypeError, KeyError, IndexError):
         return None

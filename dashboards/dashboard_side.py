@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from specscope.dashboards import sections
-from specscope.dashboards.app_parts import graph
+from specscope.dashboards.app_parts import choice, graph, labelled
 from specscope.dashboards.app_runs import Shown
 from specscope.dashboards.app_state import Side
 from specscope.dashboards.cycles_figure import cycles_figure
@@ -33,12 +33,8 @@ def side_layout(name: str) -> Any:
 
     controls = html.Div(
         [
-            _labelled(
-                f"{name}-rank",
-                "Rank",
-                dcc.Dropdown(id=f"{name}-rank", clearable=False, searchable=False),
-            ),
-            _labelled(
+            choice(f"{name}-rank", "Rank", []),
+            labelled(
                 f"{name}-cycle",
                 "Cycle",
                 dcc.Input(id=f"{name}-cycle", type="number", min=0, step=1, debounce=True),
@@ -66,19 +62,10 @@ def side_layout(name: str) -> Any:
 
 def choice_layout(name: str, runs: Sequence[Shown]) -> Any:
     """The list of runs for side `name`."""
-    from dash import dcc
-
     titles = [{"label": clean(run.name, 80), "value": str(i)} for i, run in enumerate(runs)]
     if name == "b":
         titles.insert(0, {"label": "none", "value": NO_RUN})
-    chooser = dcc.Dropdown(titles, id=f"{name}-run", clearable=False, searchable=False)
-    return _labelled(f"{name}-run", "Run" if name == "a" else "Beside it", chooser)
-
-
-def _labelled(target: str, text: str, control: Any) -> Any:
-    from dash import html
-
-    return html.Div([html.Label(text, htmlFor=target), control], className="control")
+    return choice(f"{name}-run", "Run" if name == "a" else "Beside it", titles)
 
 
 def _figure(side: str, name: str, title: str, hint: str) -> Any:
@@ -97,7 +84,7 @@ def _figure(side: str, name: str, title: str, hint: str) -> Any:
 
 def cycles_of(run: Shown, side: Side) -> tuple[Any, str]:
     """The figure of the cycles, and what it says."""
-    shown = [(rank, of.table) for rank, of in run.cycles.items() if side.rank in (None, rank)]
+    shown = [points for rank, points in run.points.items() if side.rank in (None, rank)]
     if not shown:
         return cycles_figure([], (None, None), "cycle")[0], "There is no whole cycle in this run."
     of = run.of_cycles(side.rank)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from specscope.analyzers.timeline import BLOCKING, CLASSES, Bar, Lane, Shares, Timeline
 from specscope.analyzers.words import STAGES
-from specscope.dashboards.figures import label
+from specscope.dashboards import figures
 from specscope.dashboards.palette import stage_colour
 from specscope.dashboards.sections import stage_name
 from specscope.dashboards.units import count_text, time_text
@@ -28,6 +29,10 @@ _FONT: Final = "#7A7A7A"
 _BLOCKING_COLOUR: Final = "#BBBBBB"
 _LANE: Final = 30
 _FAINT: Final = 0.25
+
+
+# Kernels come again and again.
+_label = lru_cache(maxsize=8192)(figures.label)
 
 
 @dataclass(frozen=True)
@@ -139,7 +144,7 @@ def _bars_figure(lanes: Sequence[Lane], bars: Sequence[Bar], low: int, high: int
 
 def _text(bar: Bar, lane: Lane) -> str:
     """What a bar says when the pointer is on it."""
-    name = label(bar.name)
+    name = _label(bar.name)
     if lane.on_host:
         doing = "blocks its thread" if bar.code == BLOCKING else f"launches {_name(bar.code)}"
         return f"{name}<br>{doing}<br>{time_text(bar.ns)}"
@@ -174,7 +179,7 @@ def _finish(figure: go.Figure, lanes: Sequence[Lane], low: int, high: int) -> No
     )
     figure.update_yaxes(
         tickvals=list(range(len(lanes))),
-        ticktext=[label(lane.name) for lane in lanes],
+        ticktext=[_label(lane.name) for lane in lanes],
         range=[len(lanes) - 0.4, -0.6],
         fixedrange=True,
         showgrid=False,
