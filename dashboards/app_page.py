@@ -21,11 +21,19 @@ _STYLE: Final = """
   --page: #ffffff; --card: #f6f6f4; --focus: #1859F8; }
 @media (prefers-color-scheme: dark) { :root { --text: #e8e8e8; --soft: #a6a6a6;
   --line: #3a3a3a; --page: #161616; --card: #202020; --focus: #7aa2ff; } }
-body { margin: 0 auto; padding: 1.5rem 1.5rem 4rem; max-width: 84rem; background: var(--page);
+:root:root { --Dash-Text-Strong: var(--text); --Dash-Text-Primary: var(--text);
+  --Dash-Text-Weak: var(--soft); --Dash-Text-Disabled: var(--soft);
+  --Dash-Stroke-Strong: var(--line); --Dash-Stroke-Weak: var(--line);
+  --Dash-Fill-Inverse-Strong: var(--card); --Dash-Fill-Interactive-Strong: var(--focus);
+  --Dash-Fill-Interactive-Weak: var(--line); --Dash-Fill-Primary-Hover: var(--line);
+  --Dash-Fill-Primary-Active: var(--line); }
+body { margin: 0 auto; padding: 1.5rem 1.5rem 4rem; max-width: 100rem; background: var(--page);
   color: var(--text); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .3rem; }
 h2 { font-size: 1.05rem; margin: 1.8rem 0 .4rem; }
 p, ul { margin: .3rem 0; } ul { padding-left: 1.2rem; }
+[hidden] { display: none !important; }
+.side > * { min-width: 0; }
 .soft { color: var(--soft); }
 .verdict { border-left: 4px solid var(--line); padding: .2rem 0 .2rem 1rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
@@ -43,7 +51,9 @@ tr.part td { color: var(--soft); border-bottom-style: dotted; }
 :focus-visible { outline: 2px solid var(--focus); outline-offset: 2px; }
 .controls { display: flex; flex-wrap: wrap; gap: .8rem 1.5rem; align-items: end;
   margin: 1rem 0; }
-.controls label { display: block; color: var(--soft); font-size: .9rem; }
+.control { min-width: 9rem; }
+.verdict h2 { margin-top: .2rem; }
+.control > label { display: block; color: var(--soft); font-size: .9rem; }
 select, input, textarea, button { font: inherit; color: var(--text); background: var(--card);
   border: 1px solid var(--line); border-radius: 4px; padding: .25rem .5rem; }
 textarea { width: 100%; box-sizing: border-box; font-family: ui-monospace, monospace; }
@@ -78,12 +88,19 @@ _POSTS: Final = ("_dash-update-component",)
 _SUITES: Final = "_dash-component-suites/"
 
 
-def new_page(title: str, access: Access) -> Any:
-    """A Dash application that lies under the base of `access`. Raises UsageError without Dash."""
+def require_dash() -> None:
+    """Raise UsageError, in one line, where Dash is not installed."""
     try:
-        import dash
+        import dash  # noqa: F401
     except ImportError as error:
         raise UsageError(MISSING) from error
+
+
+def new_page(title: str, access: Access) -> Any:
+    """A Dash application that lies under the base of `access`. Raises UsageError without Dash."""
+    require_dash()
+    import dash
+
     page = dash.Dash(
         "specscope",
         server=True,

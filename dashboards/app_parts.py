@@ -25,12 +25,11 @@ def grid_part(grid: Grid | None) -> list[Any]:
     if grid is None:
         return []
     kinds = ["words" if grid.is_left(i) else None for i in range(len(grid.columns))]
-    head = html.Tr(
-        [
-            html.Th(column, className=kind, scope="col")
-            for kind, column in zip(kinds, grid.columns, strict=True)
-        ]
-    )
+    head = [
+        # A header without a word is none.
+        html.Th(column, className=kind, scope="col") if column else html.Td()
+        for kind, column in zip(kinds, grid.columns, strict=True)
+    ]
     body = []
     for row in grid.rows:
         label: list[Any] = [row.cells[0]]
@@ -47,7 +46,8 @@ def grid_part(grid: Grid | None) -> list[Any]:
             )
         )
     title: list[Any] = [html.H2([grid.title, " ", html.Span(grid.note, className="soft")])]
-    table = html.Table([html.Thead(head), html.Tbody(body)])
+    top = [html.Thead(html.Tr(head))] if any(grid.columns) else []
+    table = html.Table([*top, html.Tbody(body)])
     return [*(title if grid.title else []), html.Div(table, className="scroll")]
 
 
@@ -63,6 +63,20 @@ def warnings(lines: Iterable[str]) -> list[Any]:
     from dash import html
 
     return [html.Div(line, className="warning") for line in lines]
+
+
+def choice(name: str, title: str, options: list[dict[str, str]]) -> Any:
+    """One of several."""
+    from dash import dcc
+
+    return labelled(name, title, dcc.Dropdown(options, id=name, clearable=False, searchable=False))
+
+
+def labelled(name: str, text: str, control: Any) -> Any:
+    """A control under its name."""
+    from dash import html
+
+    return html.Div([html.Label(text, htmlFor=name), control], className="control")
 
 
 def graph(name: str, label: str, figure: Any) -> Any:

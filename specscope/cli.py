@@ -16,6 +16,7 @@ from specscope.compare_cli import compare_command
 from specscope.convert_cli import convert_command
 from specscope.engine_options import engine_options
 from specscope.export_cli import export_command
+from specscope.dashboard_cli import dashboard_command
 from specscope.live_cli import live_command
 from specscope.measured_options import measured_options
 from specscope.option_types import Expanded, Positive, Size
@@ -309,6 +310,7 @@ _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)
 _group.add_command(sweep_command)
+_group.add_command(dashboard_command)
 _group.add_command(live_command)
 _group.add_command(convert_command)
 _group.add_command(scrub_command)
