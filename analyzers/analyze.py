@@ -13,12 +13,15 @@ import pyarrow as pa
 from specscope.analyzers import (
     activities,
     attribution,
+    causes,
     coverage,
     cycles,
     evidence_log,
     recapture,
     refusals,
     rows,
+    signs,
+    stage_parts,
     stages,
     verdict,
     warnings,
@@ -29,7 +32,8 @@ from specscope.analyzers.columns import Bool
 from specscope.analyzers.inputs import Inputs
 from specscope.analyzers.report import Report, Unprofiled
 from specscope.analyzers.report_tables import Tables
-from specscope.analyzers.shares import counted
+from specscope.analyzers.shares import Counted, counted
+from specscope.analyzers.stage_parts import StageIdle
 from specscope.analyzers.statistics import median
 from specscope.analyzers.throughput_of import throughput_of
 from specscope.analyzers.unprofiled import Reference, cycle_ns
@@ -69,6 +73,10 @@ def analyze(run: Run, options: Options | None = None) -> Report:
     clock = evidence_log.clock_of(run)
     attributed = _attributed(prepared, options, clock or evidence_log.HOST)
     report = _report(run, options, prepared, attributed, clock)
+    if report.speculates:
+        found = causes.judge(signs.of(report))
+        engine, version = report.facts["engine"], report.facts["engine_version"]
+        report = replace(report, causes=causes.with_mends(found, engine, version))
     if clock != evidence_log.CUDA_EVENTS:
         return report
     by_host = _attributed(prepared, options, evidence_log.HOST)
@@ -209,6 +217,8 @@ def _report(
         graphs=graphs,
         group=group,
         throughput=throughput,
+        stage_idle=_stage_idle(attributed, leading, counts),
+        launches=tuple(stage_parts.launch_rows(attributed, leading)) if not blind else (),
         tables=Tables(run, prepared, attributed, {**graph_tables, **group_tables}),
     )
 
@@ -220,6 +230,15 @@ def _with_accept(options: Options) -> Reference:
     if given.accept_length is not None or not named:
         return given
     return replace(given, accept_length=named[0])
+
+
+def _stage_idle(
+    attributed: list[Attribution], leading: list[Bool], counts: list[Counted]
+) -> tuple[StageIdle, ...]:
+    """Idle by stage and cause; none of a run on the CPU, nor where work is not on record."""
+    if not counts or any(one.on_host for one in attributed):
+        return ()
+    return (*stage_parts.idle_rows(counts), *stage_parts.between_rows(attributed, leading))
 
 
 def _group(

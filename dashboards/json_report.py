@@ -14,6 +14,7 @@ from specscope import __version__
 from specscope.analyzers.report import SCHEMA_VERSION, Report
 from specscope.analyzers.shares import StageShare
 from specscope.dashboards.checked import Checked
+from specscope.dashboards.json_causes import causes_json
 from specscope.dashboards.json_graphs import graphs_json
 from specscope.dashboards.json_group import group_json
 from specscope.dashboards.json_throughput import throughput_json
@@ -60,6 +61,7 @@ def as_json(report: Report, checked: Sequence[Checked] = ()) -> Json:
         "throughput": throughput_json(report),
         "graphs": graphs_json(report),
         "group": group_json(report),
+        "causes": causes_json(report),
         "coverage": _coverage(report),
         "losses": [_loss(row) for row in losses.slice(0, MOST_LOSSES).to_pylist()],
         "losses_in_all": losses.num_rows,
