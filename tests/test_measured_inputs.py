@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
@@ -131,6 +132,29 @@ def test_responses_and_two_metrics_are_read(tmp_path: Path) -> None:
     assert found["acceptance"]["accept_length"] == 3.0
     others = [one["source"] for one in found["other_acceptances"]]
     assert others == ["metrics b.txt since a.txt", "meta.json"]
+
+
+def test_a_report_with_everything_fits_the_schema(tmp_path: Path) -> None:
+    timers = "".join(
+        f'sglang:forward_execution_seconds_total{{category="{name}"}} {seconds}\n'
+        for name, seconds in (("target_verify", 8), ("eagle_draft", 1), ("decode", 3))
+    )
+    (tmp_path / "m.txt").write_text(timers + "sglang:spec_accept_length 2.2\n")
+    (tmp_path / "s.log").write_text(
+        LOG.replace("#queue", "gen throughput (token/s): 9.0, #queue") * 3
+    )
+    done = analyzed(
+        str(RUN),
+        *("--metrics", str(tmp_path / "m.txt"), "--server-log", str(tmp_path / "s.log")),
+        *("--baseline", str(OWN / "tp2-8b-plain-nvlink-bs1"), "--json"),
+    )
+    report = json.loads(done.stdout)
+    schema = Path(__file__).resolve().parents[1] / "docs" / "report.schema.json"
+    jsonschema.validate(report, json.loads(schema.read_text("utf-8")))
+    found = report["throughput"]
+    left_empty = {key for key, value in found.items() if value in (None, [])}
+    assert left_empty == {"missing"}
+    assert found["device_timers"]["left_out"] == ["decode"]
 
 
 def test_a_baseline_folder_gives_the_break_even() -> None:
