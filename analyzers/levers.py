@@ -6,7 +6,7 @@ A lever takes the bench and a value and gives the lengths of both ends of its ra
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,9 +66,10 @@ def predictions(bench: Bench, lever: Lever, values: Sequence[float]) -> tuple[Pr
 
 
 def _row(lever: Lever, value: float, **more: Any) -> Prediction:
-    text, title = f"{value:g}", lever.title(value)
-    told = {} if "refused" in more else {"assumption": lever.assumption, "formula": lever.formula}
-    return Prediction(lever.name, text, title, **told, **more)
+    row = Prediction(lever.name, f"{value:g}", lever.title(value), **more)
+    if row.refused:
+        return row
+    return replace(row, assumption=lever.assumption, formula=lever.formula)
 
 
 def divided(bench: Bench, which: Bool, by: float) -> Float:
@@ -94,9 +95,12 @@ def _draft_alone(bench: Bench, _: float) -> Lengths:
 def _has_draft_collectives(bench: Bench) -> str:
     s = bench.select
     if not s.of(*DRAFT_STAGES).any():
-        return "the run has no draft stage on the GPU; record a server that speculates with a draft model"
+        return "the run has no draft stage on the GPU; record a server that has a draft model"
     if not (s.transfer & s.of(*DRAFT_STAGES)).any():
-        return "the draft holds no collective: it runs on one GPU already, or its inside is not on record"
+        return (
+            "the draft holds no collective: it runs on one GPU already, or its inside is not on "
+            "record (--cuda-graph-trace=node)"
+        )
     return ""
 
 
@@ -166,7 +170,8 @@ DRAFT_TP = Lever(
     _draft_alone,
     lambda b: b.select.transfer & b.select.of(*DRAFT_STAGES),
     _has_draft_collectives,
-    "the draft's compute decides: as on record (it was not split), or times the ranks (it was)",
+    "the draft's compute decides: on one GPU it takes from once (every rank ran all of it) to "
+    "as many times as there are ranks (it was split over them)",
     "replay without collectives in draft and draft_extend; their compute x 1 to x ranks",
     (1.0,),
     1.0,
@@ -198,7 +203,7 @@ VERIFY_SPEED = Lever(
 )
 NO_GAPS = Lever(
     "no-gaps",
-    lambda _: "no host work and no launch gaps",
+    lambda _: "no host work, no gaps",
     _no_gaps,
     lambda b: b.select.host | b.select.lag,
     lambda _: "",
@@ -209,7 +214,7 @@ NO_GAPS = Lever(
 )
 DRAFT_GRAPH = Lever(
     "draft-graph",
-    lambda _: "the draft as one graph launch",
+    lambda _: "the draft as one graph",
     _draft_graph,
     lambda b: b.select.of(DRAFT) & (b.select.host | b.select.lag),
     _eager_draft,

@@ -147,7 +147,12 @@ def accept_length(bench: Bench, length: float) -> Prediction:
     if found is None or found.batch is None:
         return _refused("accept-length", length, title, "the batch is not known; give run.json")
     if found.k is not None and not 1 <= length <= found.k + 1:
-        return _refused("accept-length", length, title, f"with {found.k} draft tokens it lies between 1 and {found.k + 1}")
+        return _refused(
+            "accept-length",
+            length,
+            title,
+            f"with {found.k} draft tokens it lies between 1 and {found.k + 1}",
+        )
     cycle = (bench.cycle_ns, bench.cycle_ns)
     return Prediction(
         "accept-length",
@@ -255,5 +260,3 @@ def _width(bench: Bench) -> int | None:
 
 def _refused(lever: str, value: float, title: str, why: str) -> Prediction:
     return Prediction(lever, f"{value:g}", title, refused=why)
-
-

@@ -15,7 +15,7 @@ import numpy as np
 
 from specscope.analyzers import levers_tokens, replay_graph
 from specscope.analyzers.lever_bench import Bench, Prediction
-from specscope.analyzers.levers import LEVERS, Lever, predict, predictions
+from specscope.analyzers.levers import DRAFT_TP, LEVERS, Lever, predict, predictions
 from specscope.analyzers.levers_tokens import Curve
 from specscope.analyzers.perturbation import Corrected, correct
 from specscope.analyzers.replay import UNEXPLAINED, critical_edges, replay
@@ -91,6 +91,7 @@ def whatif(report: Report, asked: Asked | None = None) -> WhatIf:
     every = {lever.name: lever for lever in LEVERS}
     curve = levers_tokens.curve(bench)
     grid = _grid(bench, curve)
+    rows = ranked(bench, grid, curve)
     rate = bench.rate((corrected.cycle_ns, corrected.cycle_ns))
     found = report.throughput
     return WhatIf(
@@ -99,10 +100,10 @@ def whatif(report: Report, asked: Asked | None = None) -> WhatIf:
         rate=rate[0] if rate else None,
         acceptance=found.acceptance.name if found is not None and found.acceptance else "",
         asked=tuple(_answer(bench, every, name, value, asked) for name, value in asked.levers),
-        ranked=ranked(bench, grid, curve),
+        ranked=rows,
         curve=curve,
         grid=grid,
-        notes=tuple(_notes(bench)),
+        notes=tuple(_notes(bench, rows)),
     )
 
 
@@ -204,8 +205,17 @@ def told_draft_tp(server_args: Any) -> int | None:
     return int(found[1]) if found else None
 
 
-def _notes(bench: Bench) -> list[str]:
+def _notes(bench: Bench, rows: Sequence[Prediction]) -> list[str]:
     notes = []
+    draft = next((row for row in rows if row.lever == DRAFT_TP.name and not row.refused), None)
+    if draft is not None and draft.cycle_ns is not None and draft.bound_ns is not None:
+        taken, gained = bench.cycle_ns - draft.bound_ns, bench.cycle_ns - draft.cycle_ns[0]
+        if gained < taken / 2:
+            notes.append(
+                f"the draft's collectives transfer {taken / 1e3:.0f} us a cycle, yet without them "
+                f"it is {max(gained, 0.0) / 1e3:.0f} us shorter: the GPU would wait for the host "
+                "or for other ranks in their place"
+            )
     if not bench.replay.joined and bench.ranks > 1:
         notes.append(
             "ranks are replayed one by one: a collective keeps the waiting that it was recorded "

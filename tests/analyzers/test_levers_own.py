@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pytest
 
 from specscope.analyzers.lever_bench import Prediction
@@ -106,7 +107,7 @@ def test_a_faster_lever_never_lengthens_the_cycle(lever: str) -> None:
     rows = found.grid[lever]
     ends = [row.cycle_ns for row in rows if row.cycle_ns is not None]
     assert [float(row.value) for row in rows] == sorted(float(row.value) for row in rows)
-    for earlier, later in zip(ends, ends[1:], strict=False):
+    for earlier, later in itertools.pairwise(ends):
         assert later[0] <= earlier[0] * 1.0005
         assert later[1] <= earlier[1] * 1.0005
 
