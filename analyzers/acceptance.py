@@ -26,8 +26,8 @@ class Acceptance:
     @property
     def conditional(self) -> tuple[float | None, ...]:
         """P(position i accepted, given i - 1); None after a position that was never accepted."""
-        before = (1.0, *self.by_position[:-1])
-        pairs = zip(self.by_position, before, strict=True)
+        before = (1.0, *self.by_position)
+        pairs = zip(self.by_position, before, strict=False)  # the last has none behind it
         return tuple(own / last if last > 0 else None for own, last in pairs)
 
     @property

@@ -27,3 +27,17 @@ class Inputs:
     plain: Report | None = None
     plain_tokens_per_second: float | None = None
     notes: tuple[Note, ...] = ()
+
+    def unused(self) -> list[Note]:
+        """A note for a run that has no use for what was given."""
+        given = self.served or self.device or self.plain or self.plain_tokens_per_second
+        if not given:
+            return []
+        return [
+            Note(
+                "inputs_unused",
+                "what was given of acceptance and of plain decoding is not used: this run has no "
+                "cycle of speculation whose length is known",
+                "give a trace of the server that speculates, or --cycle-ms",
+            )
+        ]

@@ -17,6 +17,7 @@ from specscope.analyzers.device_check import DeviceCheck
 from specscope.analyzers.throughput_growth import Growth
 from specscope.analyzers.token_value import Step, TokenValue
 from specscope.analyzers.verify_cost import Line
+from specscope.traces.log_rates import LogRate
 
 DRAFT_STAGES = ("draft", "draft_extend")
 
@@ -65,6 +66,7 @@ class Throughput:
     token_values: tuple[TokenValue, ...] = ()
     growth: tuple[Growth, ...] = ()
     device: DeviceCheck | None = None
+    log_rate: LogRate | None = None  # what the server's log prints at this batch
     missing: tuple[str, ...] = ()  # what is not known, and what would tell it
 
     @property
@@ -73,6 +75,14 @@ class Throughput:
         if self.acceptance is None or self.batch is None:
             return None
         return self.batch * self.acceptance.accept_length / self.cycle_ns * 1e9
+
+    @property
+    def log_cycle_ns(self) -> float | None:
+        """The cycle by the rate that the server's log prints."""
+        if self.log_rate is None or self.acceptance is None:
+            return None
+        rate = self.log_rate
+        return cycle_of_rate(rate.tokens_per_second, self.acceptance.accept_length, rate.batch)
 
     @property
     def plain_tokens_per_second(self) -> float | None:

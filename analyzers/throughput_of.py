@@ -57,6 +57,7 @@ def throughput_of(
         stages=tuple(stage_costs(shares, cycle_ns, None if profiled else median_ns)),
         sign=sign_of(positions) if positions else None,
         device=check_of(inputs.device, shares) if inputs.device else None,
+        log_rate=next((r for one in inputs.served for r in one.rates if r.batch == batch), None),
     )
     return _with_costs(plain, run.context, facts.get("engine"), verify_by_batch)
 
@@ -104,7 +105,11 @@ def _step(found: Throughput, engine: object, line: Line | None) -> Step | None:
     if forwards < 1:
         return None
     if line is None or not found.batch:
-        return Step(draft_ns / forwards, (0.0, 0.0), "what a token costs to verify is not measured: worth at most that")
+        return Step(
+            draft_ns / forwards,
+            (0.0, 0.0),
+            "what it costs to verify is not measured",
+        )
     low, high = line.per_token_range_ns
     basis = (
         "a verify against a plain step: at most that"

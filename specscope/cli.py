@@ -11,7 +11,13 @@ import click
 
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
+from specscope.collect_cli import collect_command
+from specscope.compare_cli import compare_command
 from specscope.convert_cli import convert_command
+from specscope.engine_options import engine_options
+from specscope.export_cli import export_command
+from specscope.dashboard_cli import dashboard_command
+from specscope.live_cli import live_command
 from specscope.measured_options import measured_options
 from specscope.option_types import Expanded, Positive, Size
 from specscope.query_cli import query_command
@@ -31,6 +37,7 @@ Examples:
   analyze rank0.trace.json.gz rank1.trace.json.gz
   analyze traces/ --cycle-ms 29.6       the cycle as measured without a profiler
   analyze traces/ --tokens-per-second 71 --accept-length 2.1 --batch 1
+  analyze traces/ --server-log serve.log --baseline plain-traces/
   analyze traces/ --check 'verify.share>=0.95'    exit code 1 when it fails
   analyze traces/ --json report.json --html report.html --parquet tables/
   analyze traces/ --cycle 4 --rank 1    every op of one cycle, in order
@@ -117,6 +124,7 @@ _PATH: Final = Expanded(path_type=Path)
     show_default=True,
     help="How long the export of one report may take.",
 )
+@engine_options
 @click.option(
     "--no-cache", is_flag=True, help="Neither read nor write the cache of tables and exports."
 )
@@ -282,6 +290,7 @@ def _group(context: click.Context) -> None:
     \b
     specscope analyze traces/     (or just: analyze traces/)
     specscope ranks traces/       is the wire slow, or is a rank late?
+    specscope compare a/ b/       what changed, and is it more than noise?
     specscope capture --url http://localhost:30000
     specscope record -- vllm serve ...
     """
@@ -294,10 +303,15 @@ _group.add_command(analyze_command)
 _group.add_command(ranks_command)
 _group.add_command(whatif_command)
 _group.add_command(query_command)
+_group.add_command(export_command)
+_group.add_command(compare_command)
+_group.add_command(collect_command)
 _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)
 _group.add_command(sweep_command)
+_group.add_command(dashboard_command)
+_group.add_command(live_command)
 _group.add_command(convert_command)
 _group.add_command(scrub_command)
 _group.add_command(doctor_command)

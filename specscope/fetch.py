@@ -6,7 +6,7 @@ import os
 from typing import Final
 from urllib.parse import urlsplit
 
-from specscope.profiler.http_api import Api
+from specscope.profiler.http_api import API_KEY, Api
 from specscope.profiler.server_errors import ServerError, UnsuitableError
 from specscope.traces.errors import TraceFormatError, UsageError
 from specscope.traces.metrics_text import MOST_TEXT
@@ -43,9 +43,9 @@ def fetch(address: str, *, seconds: float = SECONDS) -> str:
             "--metrics: that is no address; example: http://localhost:30000"
         ) from error
     except UnsuitableError as error:
-        raise UsageError(f"--metrics: {error}") from error
+        raise UsageError(_line(error, address)) from error
     except ServerError as error:
-        raise TraceFormatError(f"--metrics: {error}") from error
+        raise TraceFormatError(_line(error, address)) from error
     if not reply.ok:
         raise TraceFormatError(
             f"--metrics: {title(address)} answers {reply.status}; SGLang has its metrics with "
@@ -54,3 +54,10 @@ def fetch(address: str, *, seconds: float = SECONDS) -> str:
     if len(reply.text) >= MOST_TEXT:
         raise TraceFormatError(f"--metrics: {title(address)} sends more than {MOST_TEXT >> 20} MiB")
     return reply.text
+
+
+def _line(error: Exception, address: str) -> str:
+    """The words of the error without the query, which may hold a key."""
+    query = address.partition("?")[2]
+    words = str(error).replace(API_KEY, KEY)
+    return f"--metrics: {words.replace(f'?{query}', '') if query else words}"

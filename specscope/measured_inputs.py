@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Final
 
 from specscope import fetch
 from specscope.analyzers.analyze import Options, analyze
@@ -19,6 +21,8 @@ from specscope.traces.run import Note
 from specscope.traces.server_log import read_server_log
 from specscope.traces.server_metrics import ServerMetrics, read_metrics
 from specscope.traces.sniff import printable
+
+_HOST: Final = re.compile(r"[\w.-]+:[0-9]+(/|\Z)")
 
 
 def reference_of(given: Measured) -> Reference:
@@ -68,8 +72,14 @@ def _metrics(words: tuple[str, ...]) -> ServerMetrics | None:
             texts.append(fetch.fetch(word))
             names.append(printable(fetch.title(word), 120))
         else:
-            texts.append(served.whole(Path(word).expanduser(), MOST_TEXT))
-            names.append(printable(Path(word).name, 120))
+            path = Path(word).expanduser()
+            if _HOST.match(word) and not path.exists():
+                raise UsageError(
+                    f"--metrics {printable(word, 120)} is no file; for an address write http:// "
+                    "before it"
+                )
+            texts.append(served.whole(path, MOST_TEXT))
+            names.append(printable(path.name, 120))
     return read_metrics(texts, names)
 
 

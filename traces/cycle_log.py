@@ -81,11 +81,7 @@ def read_piece(path: Path) -> Piece:
             reader = pa.ipc.open_stream(file)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _refusal(path, "a cycle log that ends before its first row") from error
-        metadata = reader.schema.metadata or {}
-        facts = {key.decode("utf-8", "replace"): _text(value) for key, value in metadata.items()}
-        if facts.get(CYCLE_LOG_MARK) != str(VERSION):
-            version = sniff.printable(facts.get(CYCLE_LOG_MARK, "none"))
-            raise _refusal(path, f"a cycle log of version {version}, {VERSION} is known")
+        facts = facts_of(reader.schema, path)
         end = file.tell()
         while True:
             try:
@@ -99,10 +95,20 @@ def read_piece(path: Path) -> Piece:
             batches.append(batch)
             end = file.tell()
     table = pa.Table.from_batches(batches, reader.schema)
-    return Piece(path, facts, _as_schema(table, path), size, min(end, size))
+    return Piece(path, facts, as_schema(table, path), size, min(end, size))
 
 
-def _as_schema(table: pa.Table, path: Path) -> pa.Table:
+def facts_of(found: pa.Schema, path: Path) -> dict[str, str]:
+    """What the schema's metadata says. Raises TraceFormatError for another version."""
+    metadata = found.metadata or {}
+    facts = {key.decode("utf-8", "replace"): _text(value) for key, value in metadata.items()}
+    if facts.get(CYCLE_LOG_MARK) != str(VERSION):
+        version = sniff.printable(facts.get(CYCLE_LOG_MARK, "none"))
+        raise _refusal(path, f"a cycle log of version {version}, {VERSION} is known")
+    return facts
+
+
+def as_schema(table: pa.Table, path: Path) -> pa.Table:
     """The columns that the schema names; those of a later writer are left out."""
     try:
         names = table.column_names
@@ -122,11 +128,11 @@ def _as_schema(table: pa.Table, path: Path) -> pa.Table:
 
 
 def _joined(pieces: Sequence[Piece]) -> RankTables:
-    pieces = sorted(pieces, key=lambda piece: _integer(piece.facts.get("piece")) or 0)
+    pieces = sorted(pieces, key=lambda piece: integer(piece.facts.get("piece")) or 0)
     facts = pieces[0].facts
-    rank = _small(facts.get("rank"))
+    rank = small(facts.get("rank"))
     found = pa.concat_tables([piece.table for piece in pieces]).unify_dictionaries()
-    table = found.filter(_is_sound(found))
+    table = found.filter(is_sound(found))
     table = table.take(pc.sort_indices(table, sort_keys=[("start_ns", "ascending")]))
     table = table.combine_chunks()
     number = pa.array([rank or 0] * table.num_rows, pa.int32())
@@ -149,7 +155,7 @@ def _joined(pieces: Sequence[Piece]) -> RankTables:
     )
 
 
-def _is_sound(table: pa.Table) -> pa.Array:
+def is_sound(table: pa.Table) -> pa.Array:
     """Rows whose words and times can be; the others are of a damaged file."""
     start, end = table["start_ns"], table["end_ns"]
     word, stage = (table[name].cast(pa.string()) for name in ("row", "stage"))
@@ -190,7 +196,7 @@ def _cut_off(piece: Piece) -> list[dict[str, Any]]:
 
 
 def _missing_pieces(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
-    numbers = [_integer(piece.facts.get("piece")) or 0 for piece in pieces]
+    numbers = [integer(piece.facts.get("piece")) or 0 for piece in pieces]
     missing = numbers[-1] - numbers[0] + 1 - len(set(numbers))
     if missing <= 0:
         return []
@@ -230,11 +236,11 @@ def _source(piece: Piece) -> dict[str, Any]:
         "bytes": piece.bytes,
         "text_bytes": piece.bytes,
         "fingerprint": fingerprint(piece.path),
-        "rank": _small(facts.get("rank")),
-        "world_size": _small(facts.get("world_size")),
+        "rank": small(facts.get("rank")),
+        "world_size": small(facts.get("world_size")),
         "groups": None,
         "devices": None,
-        "clock_base_ns": _integer(facts.get("clock_base_ns")),
+        "clock_base_ns": integer(facts.get("clock_base_ns")),
         "resolution_ns": 1,
         "events": piece.table.num_rows,
         "dropped": "{}",
@@ -249,14 +255,14 @@ def _facts(
     version = facts.get("engine_version")
     return {
         "rank": rank,
-        "world_size": _small(facts.get("world_size")),
+        "world_size": small(facts.get("world_size")),
         "backend": None,
         "groups": [],
         "devices": [],
         "versions": {f"{engine}_version": version} if engine and version else {},
         "switches": {},
         "with_stack": False,
-        "clock_base_ns": _integer(facts.get("clock_base_ns")),
+        "clock_base_ns": integer(facts.get("clock_base_ns")),
         "clock_base_ignored": False,
         "absolute_times": False,
         "resolution_ns": 1,
@@ -289,7 +295,8 @@ def _text(value: bytes) -> str:
     return sniff.printable(value.decode("utf-8", "replace"), 80)
 
 
-def _integer(text: str | None) -> int | None:
+def integer(text: str | None) -> int | None:
+    """A whole number that 64 bits hold, of the metadata."""
     try:
         value = int(text or "")
     except ValueError:
@@ -297,8 +304,9 @@ def _integer(text: str | None) -> int | None:
     return value if abs(value) < 1 << 63 else None
 
 
-def _small(text: str | None) -> int | None:
-    value = _integer(text)
+def small(text: str | None) -> int | None:
+    """The same of a rank or a number of them."""
+    value = integer(text)
     return value if value is not None and 0 <= value < 1 << 31 else None
 
 

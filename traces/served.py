@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from .errors import TraceFormatError, UsageError
+from .log_rates import LogRate
 from .run import Note
 from .sniff import printable
 
@@ -29,6 +30,7 @@ class Served:
     on engine and version (`rate_of_drafts`). Without `accept_length` there are `accepted` and
     `drafted` tokens, and it takes k to know the cycles. `used`, `damaged`, `empty` count the
     entries of the text: those that count, those that cannot be read, those without speculation.
+    `rates`: tokens/s that a log prints, by batch.
     """
 
     source: str
@@ -44,6 +46,7 @@ class Served:
     used: int = 0
     damaged: int = 0
     empty: int = 0
+    rates: tuple[LogRate, ...] = ()
 
 
 def lines(path: Path) -> Iterator[tuple[bytes, bool]]:

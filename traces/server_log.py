@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from .errors import TraceFormatError
+from .log_rates import Rates
 from .served import LONGEST_LINE, MOST_POSITIONS, SGLANG, VLLM, Served, lines
 from .sniff import printable
 
@@ -91,11 +92,13 @@ class _Sums:
     without_bonus: int = 0
     by_counts_only: int = 0
     simulated: bool = False
+    rates: Rates = field(default_factory=Rates)
 
     def add(self, text: str) -> None:
         """One line; writes of several processes may stand on it."""
         if "SIMULATE_ACC" in text or "synthetic" in text:
             self.simulated = self.simulated or any(one.search(text) for one in _SIMULATES)
+        self.rates.add(text)
         if match := _INTERVAL.search(text):
             self.interval = max(int(match[1]), 1)
         for mark, engine, take in (
@@ -193,6 +196,7 @@ class _Sums:
             used=self.used,
             damaged=self.damaged + self.mixed,
             empty=self.empty,
+            rates=self.rates.found(),
         )
 
 

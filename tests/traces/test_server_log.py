@@ -115,6 +115,26 @@ def test_lines_of_vllm_are_weighted_by_their_drafts(tmp_path: Path) -> None:
     assert read(tmp_path, many, few).by_position == pytest.approx((159 / 310,))
 
 
+def test_rates_are_medians_by_running_requests(tmp_path: Path) -> None:
+    lines = [
+        f"Decode batch, #running-req: {n}, {USAGE}accept len: 2.00, cuda graph: True, "
+        f"gen throughput (token/s): {rate}, #queue-req: 0"
+        for n, rate in [(8, 450.0), (8, 452.0), (8, 9.0), (8, 460.0), (8, 451.0), (1, 99.0)]
+    ]
+    (rate,) = read(tmp_path, *lines).rates
+    assert (rate.batch, rate.lines, rate.tokens_per_second) == (8, 5, 451.0)
+
+
+def test_rates_of_vllm_are_of_their_own_lines(tmp_path: Path) -> None:
+    line = (
+        "Engine 000: Avg prompt throughput: 0.0 tokens/s, "
+        "Avg generation throughput: 71.5 tokens/s, Running: 4 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%"
+    )
+    found = read(tmp_path, *[line] * 3, vllm("2.50", 150, 300, "0.8, 0.5, 0.2"))
+    assert [(one.batch, one.tokens_per_second) for one in found.rates] == [(4, 71.5)]
+    assert read(tmp_path, line, line, vllm("2.50", 150, 300, "0.8, 0.5, 0.2")).rates == ()
+
+
 def test_the_interval_of_the_log_gives_the_cycles(tmp_path: Path) -> None:
     found = read(tmp_path, "server_args=ServerArgs(decode_log_interval=10, x=1)", SGLANG["0.5.4"])
     assert found.cycles == 40.0
