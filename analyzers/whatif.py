@@ -22,6 +22,7 @@ from specscope.analyzers.replay import UNEXPLAINED, critical_edges, replay
 from specscope.analyzers.replay_graph import Replay
 from specscope.analyzers.replay_select import DRAFT_STAGES, select
 from specscope.analyzers.report import Report
+from specscope.analyzers.words import percent
 
 # Options by which servers are told the width of the draft: vLLM's, and SGLang's forks'.
 _DRAFT_TP = re.compile(
@@ -29,6 +30,8 @@ _DRAFT_TP = re.compile(
 )
 # An unchanged replay that misses the recording by more predicts nothing.
 MOST_ERROR = 0.01
+# With a larger share of the critical path unexplained, predictions say so.
+MOST_UNEXPLAINED = 0.02
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def whatif(report: Report, asked: Asked | None = None) -> WhatIf:
         ranked=rows,
         curve=curve,
         grid=grid,
-        notes=tuple(_notes(bench, rows)),
+        notes=(*_weak(unchanged), *_notes(bench, rows)),
     )
 
 
@@ -203,6 +206,17 @@ def told_draft_tp(server_args: Any) -> int | None:
     """
     found = _DRAFT_TP.search(json.dumps(server_args, default=str))
     return int(found[1]) if found else None
+
+
+def _weak(unchanged: Unchanged) -> list[str]:
+    """A line where much of the cycle is explained by nothing."""
+    share = unchanged.unexplained_ns / unchanged.measured_ns
+    if share < MOST_UNEXPLAINED:
+        return []
+    return [
+        f"{percent(share)} of the cycle is explained by nothing on record: predictions keep it as "
+        "it is, and may be off by as much"
+    ]
 
 
 def _notes(bench: Bench, rows: Sequence[Prediction]) -> list[str]:
