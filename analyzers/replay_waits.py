@@ -4,8 +4,8 @@ A trace names neither the event nor the stream. A stream's synchronise waits for
 launched last. An event's waits for what was launched before the event was recorded; which of the
 recorded events it is, is told by its place: the same call of every cycle waits for the same
 event, so that event's work must have ended before the call returns, in every cycle. Of those
-that qualify it is the one whose work ends last. Where nothing qualifies, a call that took long waits
-for what ended just before it did.
+that qualify it is the one whose work ends last. Where nothing qualifies, a call that took long
+waits for what ended just before it did.
 """
 
 from __future__ import annotations
