@@ -159,8 +159,11 @@ def ranked(
         else predict(bench, lever, lever.usual or 1.0)
         for lever in usual
     ]
-    if curve is not None and curve.best is not None and bench.throughput is not None:
-        k = bench.throughput.k
+    found = bench.throughput
+    # Where nobody measured what a token costs, the range of steps is that of ignorance.
+    measured = found is not None and found.verify_line is not None
+    if measured and curve is not None and curve.best is not None:
+        k = found.k if found is not None else None
         if k not in range(curve.best[0], curve.best[1] + 1):
             nearest = min(curve.best, key=lambda n: abs(n - (k or 0)))
             rows.append(curve.rows[nearest - 1])
