@@ -104,9 +104,7 @@ class Bench:
             mine = np.flatnonzero(which & (edges.rank == row) & (edges.item >= 0))
             cycle = cycle_of_op(rank)[edges.item[mine]]
             inside = (cycle >= 0) & rank.counted[cycle]
-            ns = np.bincount(
-                cycle[inside], self.lengths[mine[inside]], minlength=len(rank.counted)
-            )
+            ns = np.bincount(cycle[inside], self.lengths[mine[inside]], minlength=len(rank.counted))
             if rank.counted.any():
                 found.append(float(np.median(ns[rank.counted])))
         return float(np.mean(found)) if found else 0.0

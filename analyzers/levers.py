@@ -6,7 +6,7 @@ A lever takes the bench and a value and gives the lengths of both ends of its ra
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from specscope.analyzers.replay_select import DRAFT_STAGES, VERIFY_STAGES
 from specscope.analyzers.words import DRAFT
 
 Lengths = tuple[Float, ...]
+# Percentile that stands for an all-reduce which waits for nobody.
+_SHORTEST = 10
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,10 @@ def predictions(bench: Bench, lever: Lever, values: Sequence[float]) -> tuple[Pr
 
 
 def _row(lever: Lever, value: float, **more: Any) -> Prediction:
-    text, title = f"{value:g}", lever.title(value)
-    told = {} if "refused" in more else {"assumption": lever.assumption, "formula": lever.formula}
-    return Prediction(lever.name, text, title, **told, **more)
+    row = Prediction(lever.name, f"{value:g}", lever.title(value), **more)
+    if row.refused:
+        return row
+    return replace(row, assumption=lever.assumption, formula=lever.formula)
 
 
 def divided(bench: Bench, which: Bool, by: float) -> Float:
@@ -94,19 +97,35 @@ def _draft_alone(bench: Bench, _: float) -> Lengths:
 def _has_draft_collectives(bench: Bench) -> str:
     s = bench.select
     if not s.of(*DRAFT_STAGES).any():
-        return "the run has no draft stage on the GPU; record a server that speculates with a draft model"
+        return "the run has no draft stage on the GPU; record a server that has a draft model"
     if not (s.transfer & s.of(*DRAFT_STAGES)).any():
-        return "the draft holds no collective: it runs on one GPU already, or its inside is not on record"
+        return (
+            "the draft holds no collective: it runs on one GPU already, or its inside is not on "
+            "record (--cuda-graph-trace=node)"
+        )
     return ""
 
 
 def _allreduce(bench: Bench, by: float) -> Lengths:
     s = bench.select
     every = divided(bench, s.allreduce, by)
+    if not bench.replay.joined:
+        # With its waiting on record only the shortest of a stage are known to be transfer.
+        return every, _shortest_divided(bench, s.allreduce, by)
     if not s.fused.any():
         return (every,)
     # An all-reduce fused with norm: how much of it is transfer is not known.
     return every, divided(bench, s.allreduce & ~s.fused, by)
+
+
+def _shortest_divided(bench: Bench, which: Bool, by: float) -> Float:
+    """The lengths with the part divided that the shortest of the same stage take as well."""
+    ns = bench.lengths.copy()
+    for stage in np.unique(bench.select.stage[which]).tolist():
+        rows = np.flatnonzero(which & (bench.select.stage == stage))
+        least = float(np.percentile(ns[rows], _SHORTEST))
+        ns[rows] -= np.minimum(ns[rows], least) * (1 - 1 / by)
+    return ns
 
 
 def _has_allreduce(bench: Bench) -> str:
@@ -166,7 +185,8 @@ DRAFT_TP = Lever(
     _draft_alone,
     lambda b: b.select.transfer & b.select.of(*DRAFT_STAGES),
     _has_draft_collectives,
-    "the draft's compute decides: as on record (it was not split), or times the ranks (it was)",
+    "the draft's compute decides: on one GPU it takes from once (every rank ran all of it) to "
+    "as many times as there are ranks (it was split over them)",
     "replay without collectives in draft and draft_extend; their compute x 1 to x ranks",
     (1.0,),
     1.0,
@@ -178,7 +198,8 @@ ALLREDUCE = Lever(
     _allreduce,
     lambda b: b.select.allreduce,
     _has_allreduce,
-    "the transfer of every all-reduce scales, latency included; waiting follows from the replay",
+    "the transfer of every all-reduce scales, latency included; waiting follows from the replay "
+    "(of one rank alone: what all took is transfer, or what the shortest took)",
     "replay with the transfer of all-reduces / X",
     _FASTER,
     2.0,
@@ -198,7 +219,7 @@ VERIFY_SPEED = Lever(
 )
 NO_GAPS = Lever(
     "no-gaps",
-    lambda _: "no host work and no launch gaps",
+    lambda _: "no host work, no gaps",
     _no_gaps,
     lambda b: b.select.host | b.select.lag,
     lambda _: "",
@@ -209,7 +230,7 @@ NO_GAPS = Lever(
 )
 DRAFT_GRAPH = Lever(
     "draft-graph",
-    lambda _: "the draft as one graph launch",
+    lambda _: "the draft as one graph",
     _draft_graph,
     lambda b: b.select.of(DRAFT) & (b.select.host | b.select.lag),
     _eager_draft,

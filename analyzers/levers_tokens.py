@@ -147,7 +147,12 @@ def accept_length(bench: Bench, length: float) -> Prediction:
     if found is None or found.batch is None:
         return _refused("accept-length", length, title, "the batch is not known; give run.json")
     if found.k is not None and not 1 <= length <= found.k + 1:
-        return _refused("accept-length", length, title, f"with {found.k} draft tokens it lies between 1 and {found.k + 1}")
+        return _refused(
+            "accept-length",
+            length,
+            title,
+            f"with {found.k} draft tokens it lies between 1 and {found.k + 1}",
+        )
     cycle = (bench.cycle_ns, bench.cycle_ns)
     return Prediction(
         "accept-length",
@@ -204,12 +209,15 @@ def _wider(bench: Bench, lever: str, value: int, title: str, tokens: int, size: 
         (rate[0] * scale, rate[1] * scale) if rate and lever == "batch" else None,
         None,
         "the line through the measured costs of a verify; draft and host as they are",
-        "replay with verify's compute by the line fixed + per token x tokens",
+        "replay with verify's ops by the line fixed + per token x tokens",
     )
 
 
 def _verify_ends(bench: Bench, tokens: int) -> tuple[Float, Float]:
-    """Lengths with a verify of so many tokens more, at both ends of what a token costs."""
+    """Lengths with a verify of so many tokens more, at both ends of what a token costs.
+
+    Kernels and transfers scale alike, so that verify as a whole meets its line.
+    """
     verify_ns = bench.corrected.stage_ns("verify") or 0.0
     found = bench.throughput
     line = found.verify_line if found is not None else None
@@ -218,10 +226,11 @@ def _verify_ends(bench: Bench, tokens: int) -> tuple[Float, Float]:
     else:
         width, size = _width(bench), (found.batch or 1) if found is not None else 1
         per_token = (0.0, verify_ns / (size * width) if width else 0.0)
-    which = bench.select.of(*VERIFY_STAGES) & bench.select.compute
+    which = bench.select.of(*VERIFY_STAGES) & (bench.select.compute | bench.select.transfer)
+    spent = bench.spent(which)
     ends = []
     for ns in per_token:
-        factor = max((verify_ns + tokens * ns) / verify_ns, 0.0) if verify_ns else 1.0
+        factor = max(1 + tokens * ns / spent, 0.0) if spent > 0 else 1.0
         changed = bench.lengths.copy()
         changed[which] *= factor
         ends.append(changed)
@@ -255,5 +264,3 @@ def _width(bench: Bench) -> int | None:
 
 def _refused(lever: str, value: float, title: str, why: str) -> Prediction:
     return Prediction(lever, f"{value:g}", title, refused=why)
-
-

@@ -16,7 +16,7 @@ for one another follows from the replay. Docs: docs/whatif.md, with what it was 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -94,37 +94,39 @@ class Corrected:
 
 def correct(one: Replay, reference: tuple[float, str] | None) -> Corrected:
     """The cycle without the profiler, from its measured length and where that comes from."""
-    edges = one.graph.edges
     time = replay(one.plan)
     profiled = one.cycle_ns(time)
-    as_recorded = {
-        "profiled_ns": profiled,
-        "profiled": stage_times(one, time),
-        "stages": stage_times(one, time),
-        "lengths": edges.ns,
-        "waiting_ns": (waiting_ns(one, time),) * 2,
-    }
+    stages, waiting = stage_times(one, time), waiting_ns(one, time)
+    recorded = Corrected(
+        state="profiled",
+        text="no cycle without a profiler is known, so every prediction is of the profiled cycle; "
+        "give --cycle-ms or --tokens-per-second",
+        profiled_ns=profiled,
+        cycle_ns=profiled,
+        reference_ns=None,
+        source="",
+        profiled=stages,
+        stages=stages,
+        waiting_ns=(waiting, waiting),
+        lengths=one.graph.edges.ns,
+    )
     if reference is None:
-        text = (
-            "no cycle without a profiler is known, so every prediction is of the profiled cycle; "
-            "give --cycle-ms or --tokens-per-second"
-        )
-        return Corrected("profiled", text, cycle_ns=profiled, reference_ns=None, source="", **as_recorded)  # type: ignore[arg-type]
+        return recorded
     wanted, source = reference
-    given = {"reference_ns": wanted, "source": source}
+    recorded = replace(recorded, reference_ns=wanted, source=source)
     if wanted > profiled * (1 + MOST_LONGER):
         text = (
             f"the cycle of {source} ({wanted / 1e6:.2f} ms) is {percent(wanted / profiled - 1)} "
             f"longer than the profiled one ({profiled / 1e6:.2f} ms): another server or state; "
             "nothing is corrected"
         )
-        return Corrected("other_server", text, cycle_ns=profiled, **given, **as_recorded)  # type: ignore[arg-type]
+        return replace(recorded, state="other_server", text=text)
     if wanted >= profiled:
         text = (
             f"the profiled cycle ({profiled / 1e6:.2f} ms) is no longer than that of {source} "
             f"({wanted / 1e6:.2f} ms): nothing is to be corrected"
         )
-        return Corrected("agrees", text, cycle_ns=profiled, **given, **as_recorded)  # type: ignore[arg-type]
+        return replace(recorded, state="agrees", text=text)
     lengths = cost_taken(one)
 
     def cycles(amounts: Sequence[float]) -> list[float]:
@@ -136,7 +138,7 @@ def correct(one: Replay, reference: tuple[float, str] | None) -> Corrected:
             f"the cycle of {source} ({wanted / 1e6:.2f} ms) is shorter than the GPU's work alone "
             f"({shortest / 1e6:.2f} ms): another server or state; nothing is corrected"
         )
-        return Corrected("other_server", text, cycle_ns=profiled, **given, **as_recorded)  # type: ignore[arg-type]
+        return replace(recorded, state="other_server", text=text)
     amount = _amount(cycles, wanted)
     corrected = lengths(amount)
     time = replay(one.plan, corrected)
@@ -147,17 +149,14 @@ def correct(one: Replay, reference: tuple[float, str] | None) -> Corrected:
         f"the profiler stretched the cycle by {percent(stretch)}: {profiled / 1e6:.2f} ms against "
         f"{wanted / 1e6:.2f} ms ({source}), most of it by {most.what} ({most.ns / 1e6:.2f} ms)"
     )
-    return Corrected(
+    return replace(
+        recorded,
         state="corrected",
         text=text,
-        profiled_ns=profiled,
         cycle_ns=one.cycle_ns(time),
-        reference_ns=wanted,
-        source=source,
-        profiled=as_recorded["profiled"],  # type: ignore[arg-type]
         stages=stage_times(one, time),
         taken=taken,
-        waiting_ns=(as_recorded["waiting_ns"][0], waiting_ns(one, time)),  # type: ignore[index]
+        waiting_ns=(waiting, waiting_ns(one, time)),
         lengths=corrected,
     )
 
@@ -208,7 +207,8 @@ def _before_kernel_launch(one: Replay) -> Bool:
         kernel = stops.call >= 0
         kernel[kernel] = kind[stops.call[kernel]] == LAUNCH
         leads[stops.begin_point[kernel]] = True
-    return (edges.kind == HOST_WORK) & leads[edges.target]
+    found: Bool = (edges.kind == HOST_WORK) & leads[edges.target]
+    return found
 
 
 def _amount(cycles: _Cycles, wanted: float) -> float:
@@ -219,7 +219,7 @@ def _amount(cycles: _Cycles, wanted: float) -> float:
         found = cycles(amounts)
         best = min(range(len(found)), key=lambda row: abs(found[row] - wanted))
         if abs(found[best] / wanted - 1) < _CLOSE:
-            return amounts[best]
+            return float(amounts[best])
         too_long = [at for at, ns in zip(amounts, found, strict=True) if ns > wanted]
         low = max([low, *too_long])
         high = min([at for at in (*amounts, high) if at > low])

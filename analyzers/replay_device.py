@@ -75,7 +75,7 @@ def add_device(
         OP,
         rank=row,
         stage=stage[rows],
-        what=one.rank.activity[rows],
+        what=one.rank.activity[rows].astype(np.int64),
         item=rows,
     )
     _add_starts(parts, one, row, stops, lanes, device, stage)

@@ -52,9 +52,7 @@ class Replay:
 
     def cycles_ns(self, time: Float) -> list[Float]:
         """Per rank the lengths of its counted cycles at these times of the points."""
-        return [
-            np.diff(time[one.border])[one.counted] for one in self.ranks if one.counted.any()
-        ]
+        return [np.diff(time[one.border])[one.counted] for one in self.ranks if one.counted.any()]
 
     def cycle_ns(self, time: Float) -> float:
         """The cycle: median over the ranks of their medians, as in the report."""
@@ -111,26 +109,23 @@ def assemble(
         ready = plan(parts.graph())
     except ValueError as error:
         return str(error)
-    ranks = [
-        RankReplay(one.number, one, device, of, border, counted)
-        for one, device, of in zip(attributed, devices, stops, strict=True)
-        for border, counted in [_borders(one, device, lead)]
-    ]
-    if any(one.border is None for one in ranks):
-        return "the borders of the cycles are not ops of the trace"
+    ranks = []
+    for one, device, of in zip(attributed, devices, stops, strict=True):
+        border = _borders(one, device)
+        if border is None:
+            return "the borders of the cycles are not ops of the trace"
+        ranks.append(RankReplay(one.number, one, device, of, border, one.cycles.of(*lead)))
     if not any(one.counted.any() for one in ranks):
         return "no whole cycle"
     return Replay(ready, tuple(ranks), measured is not None, messages)
 
 
-def _borders(
-    one: Attribution, device: Device, lead: tuple[str, int | None]
-) -> tuple[Int | None, Bool]:
-    """Points of the ops that begin the cycles, and which cycles count: those of the headline."""
+def _borders(one: Attribution, device: Device) -> Int | None:
+    """Points of the ops that begin the cycles; None where a border is no begin of an op."""
     borders = one.cycles.borders
     order = np.argsort(one.rank.ops.start, kind="stable")
     starts = one.rank.ops.start[order]
     at = np.searchsorted(starts, borders, "left")
     if not len(borders) or (at >= len(starts)).any() or (starts[at] != borders).any():
-        return None, np.zeros(len(one.cycles), dtype=bool)
-    return device.begin_point[order[at]], one.cycles.of(*lead)
+        return None
+    return device.begin_point[order[at]]

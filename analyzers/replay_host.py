@@ -49,9 +49,7 @@ def stops_of(one: Attribution) -> tuple[Int, Int, Int, Int, Int]:
     launching = np.isin(calls.kind, (LAUNCH, GRAPH_LAUNCH, COPY, SET))
     busy = np.unique(calls.thread[launching & (one.rank.ops.first_start != LAST)])
     record = named(calls.names, EVENT_RECORD)[calls.name]
-    kept = np.flatnonzero(
-        np.isin(calls.thread, busy) & (launching | (calls.kind == SYNC) | record)
-    )
+    kept = np.flatnonzero(np.isin(calls.thread, busy) & (launching | (calls.kind == SYNC) | record))
     thread, start, end = calls.thread[kept].astype(np.int64), calls.start[kept], calls.end[kept]
     message = _messages(one, thread, start, end)
     columns = (
@@ -95,9 +93,7 @@ def _messages(one: Attribution, thread: Int, start: Int, end: Int) -> Int:
     return found[reach <= ranges.start[found]]
 
 
-def add_host(
-    parts: Parts, one: Attribution, row: int, clock: Callable[[Int], Float]
-) -> Stops:
+def add_host(parts: Parts, one: Attribution, row: int, clock: Callable[[Int], Float]) -> Stops:
     """Points and edges of the launching threads; waits are added by `replay_waits`."""
     call, message, thread, start, end = stops_of(one)
     begin_point, end_point = parts.points(clock(start)), parts.points(clock(end))

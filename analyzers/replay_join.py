@@ -88,9 +88,7 @@ def add_messages(parts: Parts, stops: Sequence[Stops]) -> int:
                 rank=row,
                 stage=SCHEDULE,
             )
-            parts.edges(
-                join, one.end_point[stop], None, HOST_TRANSFER, rank=row, stage=SCHEDULE
-            )
+            parts.edges(join, one.end_point[stop], None, HOST_TRANSFER, rank=row, stage=SCHEDULE)
     for row, (one, of, used) in enumerate(zip(stops, rows, matched, strict=True)):
         add_own_messages(parts, row, one, of[~np.isin(np.arange(len(of)), used)])
     return int(matched.shape[1])

@@ -64,8 +64,6 @@ class Parts:
         time = np.concatenate(self._times) if self._times else np.empty(0)
         if not self._edges:
             none = np.empty(0, np.int64)
-            return Graph(
-                time, Edges(none, none, np.empty(0), none, none, none, none, none, none)
-            )
+            return Graph(time, Edges(none, none, np.empty(0), none, none, none, none, none, none))
         columns = [np.concatenate(one) for one in zip(*self._edges, strict=True)]
         return Graph(time, Edges(*columns))

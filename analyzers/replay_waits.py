@@ -4,7 +4,8 @@ A trace names neither the event nor the stream. A stream's synchronise waits for
 launched last. An event's waits for what was launched before the event was recorded; which of the
 recorded events it is, is told by its place: the same call of every cycle waits for the same
 event, so that event's work must have ended before the call returns, in every cycle. Of those
-that qualify it is the one whose work ends last.
+that qualify it is the one whose work ends last. Where nothing qualifies, a call that took long
+waits for what ended just before it did.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def add_waits(parts: Parts, one: Attribution, row: int, stops: Stops, device: De
     op_of_call[ops.call[linked]] = linked
     awaited[copies] = op_of_call[stops.call[copies]]
     waiting = np.concatenate((sync, copies))
+    _at_the_end(one, stops, device, waiting, awaited)
     known = waiting[awaited[waiting] >= 0]
     after = stops.end[known] - device.end_ns[awaited[known]]
     known = known[after >= -_SLACK_NS]
@@ -94,6 +96,30 @@ def add_waits(parts: Parts, one: Attribution, row: int, stops: Stops, device: De
                 count=1,
                 item=stops.call[of],
             )
+
+
+def _at_the_end(one: Attribution, stops: Stops, device: Device, waiting: Int, awaited: Int) -> None:
+    """Calls that took long and whose work is not told: what ended just before they did.
+
+    Of the ops launched before the call the one that ends last before it; `awaited` is changed.
+    """
+    ops, calls = one.rank.ops, one.rank.calls
+    took_long = stops.end[waiting] - stops.start[waiting] > PROMPT_RETURN_NS
+    ends = np.where(awaited[waiting] >= 0, device.end_ns[awaited[waiting]], 0)
+    late = (stops.end[waiting] - ends > PROMPT_RETURN_NS) | (ends > stops.end[waiting] + _SLACK_NS)
+    open_ones = waiting[took_long & ((awaited[waiting] < 0) | late)]
+    if not len(open_ones):
+        return
+    linked = np.flatnonzero(ops.call >= 0)
+    linked = linked[np.argsort(device.end_ns[linked], kind="stable")]
+    order = device.end_ns[linked]
+    launched = calls.start[ops.call[linked]]
+    for stop in open_ones.tolist():
+        low = int(np.searchsorted(order, stops.end[stop] - PROMPT_RETURN_NS, "left"))
+        high = int(np.searchsorted(order, stops.end[stop], "right"))
+        good = np.flatnonzero(launched[low:high] < stops.start[stop])
+        if len(good):
+            awaited[stop] = linked[low + good[-1]]
 
 
 def _everything(one: Attribution, stops: Stops, device: Device, sync: Int) -> Int:

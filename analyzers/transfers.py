@@ -27,7 +27,11 @@ def put_in(bench: Bench, other: Report, name: str) -> Prediction:
     if isinstance(built, str):
         return _refused(title, f"{name} cannot be replayed: {built}")
     if not bench.replay.joined or not built.joined:
-        return _refused(title, "transfers are known only where the ranks are on one clock: give all ranks of both runs")
+        return _refused(
+            title,
+            "transfers are known only where the ranks are on one clock: give all ranks of both "
+            "runs",
+        )
     own, theirs = stage_transfers(bench.replay), stage_transfers(built)
     if why := _differ(own, theirs, name) or _other_run(bench.report, other, name):
         return _refused(title, why)
@@ -50,7 +54,7 @@ def put_in(bench: Bench, other: Report, name: str) -> Prediction:
 
 
 def stage_transfers(one: Replay) -> dict[int, tuple[float, float]]:
-    """Per stage: collectives a cycle of a rank, and the mean of their transfers, median over cycles."""
+    """Per stage: collectives a cycle of a rank, and the mean transfer; medians over cycles."""
     edges = one.graph.edges
     found: dict[int, list[tuple[float, float]]] = {}
     for row, rank in enumerate(one.ranks):
@@ -86,7 +90,12 @@ def _differ(
 
 def _other_run(here: Report, there: Report, name: str) -> str:
     """What sets the runs apart beside the link; empty where nothing does."""
-    for key, word in (("model", "model"), ("batch", "batch"), ("tp", "ranks"), ("k", "draft steps")):
+    for key, word in (
+        ("model", "model"),
+        ("batch", "batch"),
+        ("tp", "ranks"),
+        ("k", "draft steps"),
+    ):
         one, other = here.facts.get(key), there.facts.get(key)
         if one is not None and other is not None and one != other:
             return f"{word} differ: {one} here, {other} in {name}; only the link may"

@@ -15,13 +15,14 @@ import numpy as np
 
 from specscope.analyzers import levers_tokens, replay_graph
 from specscope.analyzers.lever_bench import Bench, Prediction
-from specscope.analyzers.levers import LEVERS, Lever, predict, predictions
+from specscope.analyzers.levers import DRAFT_TP, LEVERS, Lever, predict, predictions
 from specscope.analyzers.levers_tokens import Curve
 from specscope.analyzers.perturbation import Corrected, correct
 from specscope.analyzers.replay import UNEXPLAINED, critical_edges, replay
 from specscope.analyzers.replay_graph import Replay
 from specscope.analyzers.replay_select import DRAFT_STAGES, select
 from specscope.analyzers.report import Report
+from specscope.analyzers.words import percent
 
 # Options by which servers are told the width of the draft: vLLM's, and SGLang's forks'.
 _DRAFT_TP = re.compile(
@@ -29,6 +30,8 @@ _DRAFT_TP = re.compile(
 )
 # An unchanged replay that misses the recording by more predicts nothing.
 MOST_ERROR = 0.01
+# With a larger share of the critical path unexplained, predictions say so.
+MOST_UNEXPLAINED = 0.02
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ def whatif(report: Report, asked: Asked | None = None) -> WhatIf:
     every = {lever.name: lever for lever in LEVERS}
     curve = levers_tokens.curve(bench)
     grid = _grid(bench, curve)
+    rows = ranked(bench, grid, curve)
     rate = bench.rate((corrected.cycle_ns, corrected.cycle_ns))
     found = report.throughput
     return WhatIf(
@@ -99,10 +103,10 @@ def whatif(report: Report, asked: Asked | None = None) -> WhatIf:
         rate=rate[0] if rate else None,
         acceptance=found.acceptance.name if found is not None and found.acceptance else "",
         asked=tuple(_answer(bench, every, name, value, asked) for name, value in asked.levers),
-        ranked=ranked(bench, grid, curve),
+        ranked=rows,
         curve=curve,
         grid=grid,
-        notes=tuple(_notes(bench)),
+        notes=(*_weak(unchanged), *_notes(bench, rows)),
     )
 
 
@@ -155,8 +159,11 @@ def ranked(
         else predict(bench, lever, lever.usual or 1.0)
         for lever in usual
     ]
-    if curve is not None and curve.best is not None and bench.throughput is not None:
-        k = bench.throughput.k
+    found = bench.throughput
+    # Where nobody measured what a token costs, the range of steps is that of ignorance.
+    measured = found is not None and found.verify_line is not None
+    if measured and curve is not None and curve.best is not None:
+        k = found.k if found is not None else None
         if k not in range(curve.best[0], curve.best[1] + 1):
             nearest = min(curve.best, key=lambda n: abs(n - (k or 0)))
             rows.append(curve.rows[nearest - 1])
@@ -204,8 +211,28 @@ def told_draft_tp(server_args: Any) -> int | None:
     return int(found[1]) if found else None
 
 
-def _notes(bench: Bench) -> list[str]:
+def _weak(unchanged: Unchanged) -> list[str]:
+    """A line where much of the cycle is explained by nothing."""
+    share = unchanged.unexplained_ns / unchanged.measured_ns
+    if share < MOST_UNEXPLAINED:
+        return []
+    return [
+        f"{percent(share)} of the cycle is explained by nothing on record: predictions keep it as "
+        "it is, and may be off by as much"
+    ]
+
+
+def _notes(bench: Bench, rows: Sequence[Prediction]) -> list[str]:
     notes = []
+    draft = next((row for row in rows if row.lever == DRAFT_TP.name and not row.refused), None)
+    if draft is not None and draft.cycle_ns is not None and draft.bound_ns is not None:
+        taken, gained = bench.cycle_ns - draft.bound_ns, bench.cycle_ns - draft.cycle_ns[0]
+        if gained < taken / 2:
+            notes.append(
+                f"the draft's collectives transfer {taken / 1e3:.0f} us a cycle, yet without them "
+                f"it is {max(gained, 0.0) / 1e3:.0f} us shorter: the GPU would wait for the host "
+                "or for other ranks in their place"
+            )
     if not bench.replay.joined and bench.ranks > 1:
         notes.append(
             "ranks are replayed one by one: a collective keeps the waiting that it was recorded "

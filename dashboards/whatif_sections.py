@@ -11,10 +11,12 @@ from rich.text import Text
 from specscope.analyzers.lever_bench import Prediction
 from specscope.analyzers.whatif import WhatIf
 from specscope.dashboards.grid import Grid, Row
-from specscope.dashboards.layout import BOLD, grid_lines, hanging
+from specscope.dashboards.layout import BOLD, fitting, grid_lines, hanging
 from specscope.dashboards.safe_text import clean
 from specscope.dashboards.units import UNKNOWN, between, share_text, time_text
 
+# A change of less is none.
+_HARDLY: Final = 0.005
 _COLUMNS: Final = ("", "cycle", "change", "tok/s", "at most")
 
 
@@ -23,7 +25,7 @@ def print_whatif(found: WhatIf, console: Console) -> None:
     colours = console.color_system is not None and not console.no_color
     blocks = [hanging(Text(headline(found), BOLD), console, indent=0)]
     blocks[0] += [line for text in basis_lines(found) for line in hanging(text, console, indent=0)]
-    for grid in grids(found):
+    for grid in grids(found, console.width):
         blocks.append(grid_lines(grid, console, colours=colours))
     blocks.append([line for text in answer_lines(found) for line in hanging(text, console)])
     refused = [line for text in refused_lines(found) for line in hanging(text, console, first="!")]
@@ -48,9 +50,27 @@ def headline(found: WhatIf) -> str:
     lead = "" if found.asked else "What would help most: "
     return (
         f"{lead}{clean(row.title)}: the cycle would take {between_times(row)} in place of "
-        f"{time_text(found.corrected.cycle_ns)} ({change_text(found, row)}); "
+        f"{time_text(found.corrected.cycle_ns)} ({change_text(found, row)}){judged(found, row)}; "
         f"{clean(row.assumption)}."
     )
+
+
+def judged(found: WhatIf, row: Prediction) -> str:
+    """What the range means, where its sign does not say it."""
+    low, high = changes(found, row)
+    if max(-low, high) < _HARDLY:
+        return ": hardly a change"
+    if high < _HARDLY:
+        return ""
+    return ": rather a loss" if high > -low else ": rather a gain"
+
+
+def changes(found: WhatIf, row: Prediction) -> tuple[float, float]:
+    """By how much the cycle changes at both ends, as a share."""
+    assert row.cycle_ns is not None
+    assert found.corrected is not None
+    low, high = (ns / found.corrected.cycle_ns - 1 for ns in row.cycle_ns)
+    return low, high
 
 
 def basis_lines(found: WhatIf) -> list[str]:
@@ -65,24 +85,28 @@ def basis_lines(found: WhatIf) -> list[str]:
             "record)."
         )
     if found.corrected is not None:
-        text = clean(found.corrected.text)
-        lines.append(f"{text[:1].upper()}{text[1:]}.")
+        lines.append(f"{_upper(clean(found.corrected.text))}.")
     if found.acceptance:
         lines.append(f"Accept length {clean(found.acceptance)}.")
-    return lines + [f"{clean(note)}." for note in found.notes]
+    return lines + [f"{_upper(clean(note))}." for note in found.notes]
 
 
-def grids(found: WhatIf) -> Iterator[Grid]:
+def _upper(text: str) -> str:
+    """The sentence with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
+def grids(found: WhatIf, width: int) -> Iterator[Grid]:
     """The answers, the list and the steps as tables."""
     if found.corrected is None:
         return
     if found.asked:
-        yield _grid(found, "What if", found.asked)
-    yield _grid(found, "What would help most", found.ranked)
+        yield _grid(found, "What if", found.asked, width)
+    yield _grid(found, "What would help most", found.ranked, width)
     if found.curve is not None:
         best = found.curve.best
         note = "" if best is None else f"best: {between([str(number) for number in best])}"
-        yield _grid(found, "Draft steps", found.curve.rows, note)
+        yield _grid(found, "Draft steps", found.curve.rows, width, note)
     if found.corrected.state == "corrected":
         yield stage_grid(found)
 
@@ -92,7 +116,14 @@ def stage_grid(found: WhatIf) -> Grid:
     one = found.corrected
     assert one is not None
     rows = [
-        Row((stage.stage.replace("_", "-"), time_text(stage.ns), time_text(one.stage_ns(stage.stage))), stage=stage.stage)
+        Row(
+            (
+                stage.stage.replace("_", "-"),
+                time_text(stage.ns),
+                time_text(one.stage_ns(stage.stage)),
+            ),
+            stage=stage.stage,
+        )
         for stage in one.profiled
     ]
     rows.append(Row(("cycle", time_text(one.profiled_ns), time_text(one.cycle_ns))))
@@ -101,20 +132,36 @@ def stage_grid(found: WhatIf) -> Grid:
     return Grid("Stages", ("", "recorded", "without profiler"), tuple(rows), f"taken out: {taken}")
 
 
-def _grid(found: WhatIf, title: str, rows: tuple[Prediction, ...], note: str = "") -> Grid:
+def _grid(
+    found: WhatIf, title: str, rows: tuple[Prediction, ...], width: int, note: str = ""
+) -> Grid:
+    """A table of predictions; what does not fit is left out from the right."""
     good = [row for row in rows if not row.refused]
-    cells = [
-        Row((clean(row.title, 40), between_times(row), change_text(found, row), rate_text(row), bound_text(found, row)))
-        for row in good
-    ]
-    return Grid(title, _COLUMNS, tuple(cells), note)
+
+    def make(columns: int) -> Grid:
+        cells = [
+            (
+                clean(row.title, 40),
+                between_times(row),
+                change_text(found, row),
+                rate_text(row),
+                bound_text(found, row),
+            )
+            for row in good
+        ]
+        kept = tuple(Row(line[:columns]) for line in cells)
+        return Grid(title, _COLUMNS[:columns], kept, note)
+
+    grid = fitting(make, range(len(_COLUMNS), 2, -1), width)
+    assert grid is not None
+    return grid
 
 
 def answer_lines(found: WhatIf) -> list[str]:
     """The assumption and the formula of each lever that was asked for."""
     rows = found.asked or found.ranked[:1]
     return [
-        f"{clean(row.title)}: {clean(row.assumption)}. {clean(row.formula)}."
+        f"{clean(row.title)}: {clean(row.assumption)}. {_upper(clean(row.formula))}."
         for row in rows
         if not row.refused and row.assumption
     ] + ([f"Steps: {clean(found.curve.basis)}."] if found.curve and found.curve.basis else [])
@@ -134,15 +181,14 @@ def between_times(row: Prediction) -> str:
 
 def change_text(found: WhatIf, row: Prediction) -> str:
     """By how much the cycle changes, in percent."""
-    assert row.cycle_ns is not None
-    assert found.corrected is not None
-    ends = [100 * (ns / found.corrected.cycle_ns - 1) for ns in row.cycle_ns]
-    return between([f"{end + 0.0:+.1f}" for end in ends]) + " %"
+    return between([f"{100 * end + 0.0:+.1f}" for end in changes(found, row)]) + " %"
 
 
 def rate_text(row: Prediction) -> str:
     """The range of tokens/s."""
-    return UNKNOWN if row.rate is None else between([f"{rate:.1f}" for rate in row.rate])
+    if row.rate is None:
+        return UNKNOWN
+    return between([f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}" for rate in row.rate])
 
 
 def bound_text(found: WhatIf, row: Prediction) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
+import specscope
+from specscope.analyzers.analyze import Options, analyze
+from specscope.analyzers.inputs import Inputs
 from specscope.analyzers.lever_bench import Prediction
 from specscope.analyzers.whatif import Asked, WhatIf, whatif
 from tests.analyzers import own_replays
@@ -106,7 +111,7 @@ def test_a_faster_lever_never_lengthens_the_cycle(lever: str) -> None:
     rows = found.grid[lever]
     ends = [row.cycle_ns for row in rows if row.cycle_ns is not None]
     assert [float(row.value) for row in rows] == sorted(float(row.value) for row in rows)
-    for earlier, later in zip(ends, ends[1:], strict=False):
+    for earlier, later in itertools.pairwise(ends):
         assert later[0] <= earlier[0] * 1.0005
         assert later[1] <= earlier[1] * 1.0005
 
@@ -127,6 +132,31 @@ def test_as_many_steps_as_there_are_change_nothing() -> None:
     cycles = [row.cycle_ns[1] for row in found.curve.rows if row.cycle_ns is not None]
     assert cycles == sorted(cycles)
     assert "simulated by the server" in found.curve.basis
+
+
+def test_with_a_baseline_a_verify_of_fewer_tokens_meets_the_line() -> None:
+    """Batch 4 lies half-way between the plain step's 8 tokens and the verify's 32."""
+    inputs = Inputs(plain=own_replays.report_of("tp2-70b-plain-shm-bs8"))
+    report = analyze(specscope.load(own_replays.OWN / SHM, cache=False), Options(inputs=inputs))
+    found = whatif(report, Asked((("batch", 4.0), ("batch", 16.0))))
+    assert report.throughput is not None
+    line = report.throughput.verify_line
+    assert line is not None
+    half, outside = found.asked
+    assert half.cycle_ns is not None
+    assert found.corrected is not None
+    now = found.corrected.cycle_ns
+    # The host's time before verify does not shrink with it, so not quite all of it is gained.
+    assert now - half.cycle_ns[0] == pytest.approx(16 * line.per_token_ns, rel=0.1)
+    assert half.cycle_ns[1] == pytest.approx(now)
+    assert "outside of those measured (8 to 32)" in outside.refused
+    assert "steps" in {row.lever for row in found.ranked}
+
+
+def test_steps_are_not_in_the_list_where_nobody_measured_what_a_token_costs() -> None:
+    found = own_replays.asked_of(SHM, *LEVERS)
+    assert found.curve is not None
+    assert "steps" not in {row.lever for row in found.ranked}
 
 
 def test_a_plain_run_has_no_draft_and_still_an_all_reduce() -> None:

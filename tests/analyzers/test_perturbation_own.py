@@ -5,6 +5,7 @@ The events are of other starts of the same servers, so the reference is the even
 
 from __future__ import annotations
 
+import itertools
 import json
 from functools import cache
 
@@ -120,7 +121,7 @@ def test_the_more_is_taken_the_earlier_everything_is() -> None:
     one = own_replays.replay_of("tp2-8b-eagle3-k3-nvlink-bs1")
     lengths = cost_taken(one)
     times = [replay(one.plan, lengths(amount)) for amount in np.linspace(0, 3, 13)]
-    assert all((later <= earlier).all() for earlier, later in zip(times, times[1:], strict=False))
+    assert all((later <= earlier).all() for earlier, later in itertools.pairwise(times))
     assert (lengths(0.0) == one.graph.edges.ns).all()
 
 

@@ -23,7 +23,9 @@ def graph_of(times: list[float], edges: list[tuple[int, int, float]]) -> Graph:
     source, target = (np.array([e[i] for e in edges], np.int64) for i in (0, 1))
     zero = np.zeros(len(edges), np.int64)
     ns = np.array([e[2] for e in edges], np.float64)
-    return Graph(np.array(times), Edges(source, target, ns, zero + OP, zero, zero, zero, zero, zero))
+    return Graph(
+        np.array(times), Edges(source, target, ns, zero + OP, zero, zero, zero, zero, zero)
+    )
 
 
 def plainest(graph: Graph, ns: Float) -> list[float]:

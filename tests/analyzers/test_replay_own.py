@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specscope.analyzers.links import GRAPH_LAUNCH
-from specscope.analyzers.replay import HOST_TRANSFER, TRANSFER, UNEXPLAINED, replay
+from specscope.analyzers.replay import ARRIVE, HOST_TRANSFER, TRANSFER, UNEXPLAINED, replay
 from specscope.analyzers.whatif import unchanged_of
 from tests.analyzers import own_replays
 
@@ -43,6 +43,31 @@ def test_a_wait_for_verify_is_told_from_its_place_in_the_cycle() -> None:
     # Before the first cycle the capture begins in the middle, and places mean nothing.
     begun = one.graph.time[edges.source] > one.graph.time[one.ranks[0].border[0]]
     assert edges.ns[(edges.kind == UNEXPLAINED) & within & begun].sum() < 2e6
+
+
+@pytest.mark.parametrize("name", ["tp2-8b-eagle3-k3-nvlink-bs1", "tp4-70b-plain-shm-bs1"])
+def test_only_what_comes_first_depends_on_nothing(name: str) -> None:
+    """A point without edges would stay where it was measured, whatever is changed."""
+    one = own_replays.replay_of(name)
+    free = np.ones(len(one.graph.time), dtype=bool)
+    free[one.graph.edges.target] = False
+    streams = sum(len(np.unique(rank.attribution.rank.ops.stream)) for rank in one.ranks)
+    threads = sum(len(np.unique(rank.stops.thread)) for rank in one.ranks)
+    assert free.sum() <= streams + threads
+
+
+@pytest.mark.parametrize("name", ["tp2-8b-eagle3-k3-nvlink-bs1", "tp4-70b-plain-shm-bs1"])
+def test_nobody_transfers_before_the_last_rank_has_arrived(name: str) -> None:
+    one = own_replays.replay_of(name)
+    edges = one.graph.edges
+    arrivals = edges.kind == ARRIVE
+    assert (edges.ns[arrivals] == 0).all()
+    last = np.full(len(one.graph.time), -np.inf)
+    np.maximum.at(last, edges.target[arrivals], one.graph.time[edges.source[arrivals]])
+    joins = np.unique(edges.target[arrivals])
+    assert (last[joins] == one.graph.time[joins]).all()
+    ranks = np.bincount(edges.target[arrivals], minlength=len(last))[joins]
+    assert (ranks == len(one.ranks)).all()
 
 
 def test_a_later_graph_launch_moves_everything_behind_it() -> None:

@@ -22,10 +22,8 @@ def draw(folder: Path, *, server_args: object = None, compute_us: int = COMPUTE_
             for step in range(STEPS):
                 begin, call = step * STEP_US, 40 * step
                 c.mark(f"specscope:draft|c={c.i}|s={step}|b=1", call, call + 30)
-                c.launch(call + 2, call + 5, GEMM, begin + 9, begin + compute_us)
-                c.launch(
-                    call + 12, call + 15, ALL_REDUCE, begin + compute_us + 1, begin + STEP_US
-                )
+                c.launch(call + 2, call + 5, GEMM, begin + 9 + rank, begin + compute_us)
+                c.launch(call + 12, call + 15, ALL_REDUCE, begin + compute_us + 1, begin + STEP_US)
             c.mark(f"specscope:verify|c={c.i}|b=1", 300, CYCLE_US - 5)
             c.launch(302, 305, GEMM, STEPS * STEP_US + 1, CYCLE_US - 12)
             c.sync(310, CYCLE_US - 8)
