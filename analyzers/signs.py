@@ -7,7 +7,7 @@ is none.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -64,7 +64,7 @@ def of(report: Report) -> Figures:
 def _decision(report: Report) -> Pairs:
     """What was measured of the server without a profiler."""
     facts, context, known = report.facts, report.run.context, report.throughput
-    numbers = {
+    numbers: dict[str, Any] = {
         "batch": facts.get("batch"),
         "k": facts.get("k"),
         "draft_tokens": context.get("draft_tokens"),
@@ -87,6 +87,9 @@ def _decision(report: Report) -> Pairs:
             numbers["server.cycle.ms"] = known.cycle_ns / 1e6
     if report.unprofiled is not None:
         numbers["server.cycle.ms"] = report.unprofiled.cycle_ns / 1e6
+        if known.positions is not None and not known.positions.simulated:
+            numbers["acceptance.first"] = known.positions.by_position[0]
+            numbers["acceptance.wiring"] = int(known.sign is not None and known.sign.wiring)
     for name, value in numbers.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             yield name, float(value)
