@@ -258,6 +258,17 @@ def test_a_recorded_cycle_alone_does_not_prove_an_accept_length_too_low() -> Non
     assert signs.of(report_of(*CASES, files=("a12_verify_dominates.json",)))["recorded_only"] == 1
 
 
+def test_the_rate_of_a_recorded_cycle_is_not_taken_for_a_measured_one() -> None:
+    report = own("tp2-8b-eagle3-k3-nvlink-mixed-prefill")
+    assert report.unprofiled is None
+    assert report.throughput is not None
+    assert report.throughput.profiled
+    assert report.throughput.tokens_per_second is not None
+    table = figures.complete(signs.of(report))
+    assert {"server.cycle.ms", "stretch", "tokens_per_second"} & set(table) == set()
+    assert table["recorded_only"] == 1
+
+
 # Drawn runs.
 
 
