@@ -78,10 +78,12 @@ def whole_means(sums: Int, count: int) -> Int:
 
 def _unprofiled(plain: Report, speculating: Report, traced: Throughput) -> Throughput | None:
     """The same from cycles that were measured without a profiler, where both are known."""
-    step = plain.run.context.get("cycle_ms")
-    if step is None or speculating.unprofiled is None:
+    context = plain.run.context
+    step = context.get("cycle_ms")
+    of_batch = context.get("batch") in (None, plain.facts.get("batch"))
+    if step is None or not of_batch or speculating.unprofiled is None:
         return None
-    source = f"{plain.run.context.get('source', 'beside the trace')} of the plain run"
+    source = f"{context.get('source', 'beside the trace')} of the plain run"
     return Throughput(
         speculating.unprofiled.cycle_ns,
         speculating.unprofiled.source,

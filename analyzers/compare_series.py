@@ -329,11 +329,8 @@ class _RankOps:
         code = np.ravel_multi_index((self.stage[op], self.activity[op], self.name[op]), shape)
         distinct, at = np.unique(code, return_inverse=True)
         width = max(self.count, 1)
-        sums = (
-            np.bincount(at * width + place, weights=weight, minlength=len(distinct) * width)
-            .reshape(len(distinct), width)
-            .astype(np.float64)
-        )
+        cells = np.bincount(at * width + place, weights=weight, minlength=len(distinct) * width)
+        sums = cells.astype(np.float64).reshape(len(distinct), width)
         stage, activity, name = np.unravel_index(distinct, shape)
         return list(zip(stage.tolist(), activity.tolist(), name.tolist(), strict=True)), sums
 

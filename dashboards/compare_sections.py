@@ -14,6 +14,7 @@ from specscope.dashboards.sections import stage_name
 from specscope.dashboards.units import UNKNOWN, count_text, share_text, time_text
 
 _COLUMNS: Final = ("", "A", "B", "change", "of A", "shows from", "")
+RELATIVE_COLUMN: Final = _COLUMNS.index("of A")
 _DIFFERS: Final = "differs"
 _WAITS: Final = {"wait": "waiting", "transfer": "transferring"}
 # On a page a row that does not differ has to take this share of the cycle.
@@ -57,10 +58,11 @@ def side_lines(comparison: Comparison) -> list[str]:
     lines = []
     for letter, side in (("A", comparison.a), ("B", comparison.b)):
         lap = "step" if side.kind == "decode" else "cycle"
+        plural = "" if side.cycles == 1 else "s"
         batch = "" if side.batch is None else f" at batch {side.batch}"
         ranks = f" on {len(side.ranks)} ranks" if len(side.ranks) > 1 else ""
         lines.append(
-            f"{letter}  {clean(side.label, NAME_LIMIT)}: {count_text(side.cycles)} {lap}s"
+            f"{letter}  {clean(side.label, NAME_LIMIT)}: {count_text(side.cycles)} {lap}{plural}"
             f"{batch}{ranks}, {time_text(side.cycle_ns)}"
         )
     return lines
@@ -154,7 +156,7 @@ def basis_lines(comparison: Comparison) -> list[str]:
             "twice and compare the two before a change is blamed"
         )
     if comparison.small:
-        lines.append(f"{count_text(comparison.small)} figures are too small for a row")
+        lines.append(f"too small for a row: {count_text(comparison.small)} figures more")
     return [*lines, *map(clean, comparison.notes)]
 
 

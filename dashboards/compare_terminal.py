@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
@@ -10,7 +11,7 @@ from rich.text import Text
 from specscope.analyzers.compare_report import Comparison
 from specscope.dashboards import compare_sections as sections
 from specscope.dashboards.grid import Grid
-from specscope.dashboards.layout import BOLD, fitting, grid_lines, hanging
+from specscope.dashboards.layout import BOLD, fitting, grid_lines, grid_width, hanging
 from specscope.dashboards.safe_text import clean
 from specscope.dashboards.terminal import PIPE_COLUMNS, console_for
 
@@ -56,13 +57,25 @@ def plain_comparison(comparison: Comparison, width: int = PIPE_COLUMNS) -> str:
     return file.getvalue()
 
 
+def _narrow(grid: Grid, width: int) -> Grid:
+    """The grid without its column of percentages, where it is too wide with them."""
+    if grid_width(grid) <= width:
+        return grid
+    column = sections.RELATIVE_COLUMN
+    rows = tuple(
+        replace(row, cells=(*row.cells[:column], *row.cells[column + 1 :])) for row in grid.rows
+    )
+    columns = (*grid.columns[:column], *grid.columns[column + 1 :])
+    return replace(grid, columns=columns, rows=rows)
+
+
 def _grids(comparison: Comparison, console: Console) -> list[Grid]:
     grids = []
     if comparison.against is not None:
         grids.append(sections.against_grid(comparison.against))
         changes = []
     else:
-        changes = sections.change_grids(comparison)
+        changes = [_narrow(grid, console.width) for grid in sections.change_grids(comparison)]
     kernels = fitting(
         lambda chars: sections.kernel_grid(comparison, name_chars=chars),
         (120, 60, 40, 34, 28, 20),
