@@ -7,7 +7,7 @@ is none.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -64,7 +64,7 @@ def of(report: Report) -> Figures:
 def _decision(report: Report) -> Pairs:
     """What was measured of the server without a profiler."""
     facts, context, known = report.facts, report.run.context, report.throughput
-    numbers = {
+    numbers: dict[str, Any] = {
         "batch": facts.get("batch"),
         "k": facts.get("k"),
         "draft_tokens": context.get("draft_tokens"),
@@ -77,14 +77,17 @@ def _decision(report: Report) -> Pairs:
     if known is not None:
         numbers["batch"] = known.batch or numbers["batch"]
         numbers["k"] = known.k or numbers["k"]
-        numbers["tokens_per_second"] = known.tokens_per_second or numbers["tokens_per_second"]
         if known.acceptance is not None:
             numbers["accept_length"] = known.acceptance.accept_length
             simulated = known.acceptance.simulated
         if known.baseline is not None:
             numbers["plain.step.ms"] = known.baseline.step_ns / 1e6
-        if not known.profiled:
+        if known.positions is not None and not known.positions.simulated:
+            numbers["acceptance.first"] = known.positions.by_position[0]
+            numbers["acceptance.wiring"] = int(known.sign is not None and known.sign.wiring)
+        if not known.profiled:  # else its rate is that of the recorded cycle: none was measured
             numbers["server.cycle.ms"] = known.cycle_ns / 1e6
+            numbers["tokens_per_second"] = known.tokens_per_second
     if report.unprofiled is not None:
         numbers["server.cycle.ms"] = report.unprofiled.cycle_ns / 1e6
     for name, value in numbers.items():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import specscope
 from specscope.analyzers import cause_rules, figures, server_flags, signs
+from specscope.analyzers.accept_positions import sign_of
 from specscope.analyzers.acceptance import Acceptance
 from specscope.analyzers.causes import STATES, Causes, judge, with_mends
 from specscope.analyzers.report import Report
@@ -75,7 +76,7 @@ def test_where_verify_dominates_no_cause_outside_it_is_seen() -> None:
     assert ids(found) == []
     assert ids(found, "suspected") == []
     assert found["C2"].missing == ("verify.ratio",)
-    assert found["C2"].ask == "give --baseline"
+    assert found["C2"].ask == "give --baseline or --baseline-tokens-per-second"
     assert found["C7"].state == "absent"
     table = figures.complete(signs.of(report_of(*CASES, files=("a12_verify_dominates.json",))))
     assert table["draft.gain"] == pytest.approx(1.032, abs=0.001)
@@ -216,6 +217,25 @@ def test_healthy_verify_passes_are_not_too_dear(
     assert found["C2"].state == found["C1"].state == "absent"
 
 
+def test_a_first_position_that_fails_is_told_beside_a_short_accept_length() -> None:
+    report = own("tp2-70b-eagle3-k3-nvlink-bs8")
+    acceptance = Acceptance(1.32, "server log", by_position=(0.2, 0.1, 0.02), cycles=400)
+    measured = Throughput(
+        cycle_ns=29.11e6,
+        cycle_source="run.json",
+        profiled=False,
+        batch=8,
+        k=3,
+        acceptance=acceptance,
+        baseline=Baseline(19.94e6, "tokens per second"),
+        positions=acceptance,
+        sign=sign_of(acceptance),
+    )
+    one = judge(signs.of(replace(report, throughput=measured)))["C1"]
+    assert one.state == "seen"
+    assert "accepted in 20.0 % of the cycles: wiring or template" in one.sentence
+
+
 def test_70b_over_nvlink_asserts_nothing() -> None:
     found = causes_of(own("tp2-70b-eagle3-k3-nvlink-bs8"))
     assert ids(found) == ids(found, "suspected") == []
@@ -236,6 +256,17 @@ def test_a_recorded_cycle_alone_does_not_prove_an_accept_length_too_low() -> Non
     assert judge(table | {"server.cycle.ms": 6.86})["C1"].state == "absent"
     assert signs.of(report)["recorded_only"] == 0
     assert signs.of(report_of(*CASES, files=("a12_verify_dominates.json",)))["recorded_only"] == 1
+
+
+def test_the_rate_of_a_recorded_cycle_is_not_taken_for_a_measured_one() -> None:
+    report = own("tp2-8b-eagle3-k3-nvlink-mixed-prefill")
+    assert report.unprofiled is None
+    assert report.throughput is not None
+    assert report.throughput.profiled
+    assert report.throughput.tokens_per_second is not None
+    table = figures.complete(signs.of(report))
+    assert {"server.cycle.ms", "stretch", "tokens_per_second"} & set(table) == set()
+    assert table["recorded_only"] == 1
 
 
 # Drawn runs.
