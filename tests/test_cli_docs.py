@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 import pytest
 
-from specscope.analyzers import checks
+from specscope.analyzers import checks, compare_checks
 from specscope.analyzers.words import CAUSES
 from specscope.capture_cli import capture_command
 from specscope.cli import analyze_command, doctor_command, run_command
+from specscope.compare_cli import compare_command
 from specscope.convert_cli import convert_command
 from specscope.dashboards.palette import STAGE_COLOURS
 from specscope.ranks_cli import ranks_command
@@ -26,7 +27,7 @@ COMMANDS, CHECKS, REPORT = (
 )
 ALL = (
     *(analyze_command, ranks_command, run_command, capture_command, record_command, sweep_command),
-    *(convert_command, scrub_command, doctor_command),
+    *(compare_command, convert_command, scrub_command, doctor_command),
 )
 OPTIONS = [
     option
@@ -48,7 +49,7 @@ def test_every_option_has_its_help(parameter: click.Parameter) -> None:
     assert not isinstance(parameter, click.Option) or parameter.help
 
 
-@pytest.mark.parametrize("name", checks.names())
+@pytest.mark.parametrize("name", [*checks.names(), *compare_checks.names()])
 def test_every_name_of_a_check_has_its_line(name: str) -> None:
     assert f"`{name}`" in CHECKS
 

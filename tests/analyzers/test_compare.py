@@ -10,7 +10,7 @@ from specscope.analyzers import compare_against, compare_rows
 from specscope.analyzers.activities import load_rules
 from specscope.analyzers.compare import compare
 from specscope.analyzers.compare_series import Key, series
-from tests.analyzers.comparisons import case, changed, cycles_of, of_cases, of_own, own
+from tests.analyzers.comparisons import case, changed, cycles_of, of_cases, of_own, own, report
 
 # The drawn cases.
 
@@ -215,6 +215,19 @@ def test_kinds_that_do_not_correspond_are_refused() -> None:
     found = compare(recorded, own("tp2-8b-eagle3-k3-nvlink-mixed-prefill"))
     assert found.against is not None
     assert "batch 1 against 2" in found.openings[0]
+
+
+def test_a_run_on_the_cpu_is_not_held_against_one_on_gpus() -> None:
+    on_cpu = report("traces", "cpu", "sglang_eagle3_tp1_rank0.json.gz")
+    found = compare(on_cpu, case("c01_base"))
+    assert found.refused == ("times of A by the clock host, of B by gpu",)
+    assert not found.kernels
+
+
+def test_attention_that_differs_with_the_same_kernels_may_be_the_context() -> None:
+    found = of_own("tp2-8b-eagle3-k3-nvlink-bs1-hooked", "tp2-8b-eagle3-k3-legacycar-bs1-hooked")
+    assert changed(found, "verify.attention").differs
+    assert any(note.startswith("attention of verify differs") for note in found.notes)
 
 
 # What the test does on cycles of a real server (the large measurement: docs/compare.md).
