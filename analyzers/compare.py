@@ -14,8 +14,9 @@ from specscope.analyzers import (
     compare_test,
     compare_words,
 )
+from specscope.analyzers.compare_ops import Key
 from specscope.analyzers.compare_report import Change, Comparison, KernelChange, Side
-from specscope.analyzers.compare_series import Key, Series, series
+from specscope.analyzers.compare_series import Series, series
 from specscope.analyzers.report import Report
 
 FEWEST_CYCLES = 3

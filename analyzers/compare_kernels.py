@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from specscope.analyzers.compare_ops import Kernel
 from specscope.analyzers.compare_report import KernelChange
-from specscope.analyzers.compare_series import Kernel, Series
+from specscope.analyzers.compare_series import Series
 
 # A kernel that runs in fewer cycles may have been missed on the other side.
 _OFTEN: Final = 0.5

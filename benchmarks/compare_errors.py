@@ -28,7 +28,8 @@ import numpy.typing as npt
 from specscope.analyzers import activities, compare_rows
 from specscope.analyzers import compare_report as kinds
 from specscope.analyzers.analyze import analyze
-from specscope.analyzers.compare_series import Key, Series, series
+from specscope.analyzers.compare_ops import Key
+from specscope.analyzers.compare_series import Series, series
 from specscope.traces.load import load
 
 Int = npt.NDArray[np.int64]

@@ -9,7 +9,8 @@ from benchmarks.compare_errors import WAYS, measure, pick, resampled
 from specscope.analyzers import compare_against, compare_rows
 from specscope.analyzers.activities import load_rules
 from specscope.analyzers.compare import compare
-from specscope.analyzers.compare_series import Key, series
+from specscope.analyzers.compare_ops import Key
+from specscope.analyzers.compare_series import series
 from tests.analyzers.comparisons import case, changed, cycles_of, of_cases, of_own, own, report
 
 # The drawn cases.
