@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import specscope
 from benchmarks.compare_errors import WAYS, measure, pick, resampled
 from specscope.analyzers import compare_against, compare_rows
 from specscope.analyzers.activities import load_rules
@@ -29,6 +30,11 @@ def test_a_slower_verify_is_a_difference_of_its_size_and_nothing_else_is() -> No
     }
     assert found.headline.startswith("A difference: the cycle of B is 7.2 % longer")
     assert "verify gemm +1.50 ms (+7.5 %)" in found.headline
+
+
+def test_the_call_in_python_gives_the_same() -> None:
+    found = specscope.compare(case("c01_base"), case("c01_slower"))
+    assert found.rows == of_cases("c01_base", "c01_slower").rows
 
 
 def test_noise_of_the_same_speed_is_no_difference() -> None:
