@@ -14,11 +14,13 @@ from specscope.analyzers import (
     compare_test,
     compare_words,
 )
-from specscope.analyzers.compare_report import Change, Comparison, Side
-from specscope.analyzers.compare_series import Key, Series, series
+from specscope.analyzers.compare_ops import Key
+from specscope.analyzers.compare_report import Change, Comparison, KernelChange, Side
+from specscope.analyzers.compare_series import Series, series
 from specscope.analyzers.report import Report
 
 FEWEST_CYCLES = 3
+_ATTENTION = "attention"
 
 
 def compare(
@@ -53,6 +55,7 @@ def compare(
         step, cycle = (one, other) if plain == "a" else (other, one)
         reports = (a, b) if plain == "a" else (b, a)
         against = compare_against.against(plain, step, cycle, reports)
+    kernels = compare_kernels.only_in_one(one, other, shared_stages=plain is not None)
     details = compare_words.against_lines(against, *sides) if against else []
     return Comparison(
         a=sides[0],
@@ -63,13 +66,13 @@ def compare(
         details=tuple(details),
         rows=tuple(rows),
         small=small,
-        kernels=tuple(compare_kernels.only_in_one(one, other, shared_stages=plain is not None)),
+        kernels=tuple(kernels),
         against=against,
         blocks=tested.blocks if tested else None,
         ways=tested.ways if tested else 0,
         exact=tested.exact if tested else True,
         same_files=same,
-        notes=tuple(_notes(one, other)),
+        notes=(*_notes(one, other), *_context_note(rows, kernels)),
     )
 
 
@@ -91,6 +94,8 @@ def _refused(
             found += [f"{name}: {reason}" for reason in report.verdict.refused]
         if one.cycles < FEWEST_CYCLES:
             found.append(compare_words.too_few(name, one.cycles, FEWEST_CYCLES))
+    if reports[0].clock != reports[1].clock:
+        found.append(f"times of A by the clock {reports[0].clock}, of B by {reports[1].clock}")
     kinds = tuple(one.kind for one in both)
     if plain is None and None not in kinds and kinds[0] != kinds[1]:
         found.append(f"the cycles of A are of kind {kinds[0]}, those of B of kind {kinds[1]}")
@@ -107,3 +112,22 @@ def _notes(a: Series, b: Series) -> list[str]:
                 "warm-up, outliers, or for ranks that began to profile apart"
             )
     return found
+
+
+def _context_note(rows: list[Change], kernels: list[KernelChange]) -> list[str]:
+    """Attention of the same kernels differs: that may be the context alone."""
+    exchanged = {one.stage for one in kernels if one.activity == _ATTENTION}
+    grown = [
+        str(row.stage)
+        for row in rows
+        if row.kind == compare_report.ACTIVITY
+        and row.what == _ATTENTION
+        and row.differs
+        and row.stage not in exchanged
+    ]
+    if not grown:
+        return []
+    return [
+        f"attention of {', '.join(grown)} differs with the same kernels: it grows with the "
+        "context, which no trace records; compare captures at the same context"
+    ]

@@ -13,8 +13,9 @@ from specscope.analyzers import compare_report as kinds
 from specscope.analyzers.acceptance import Acceptance
 from specscope.analyzers.attribution import WHATS
 from specscope.analyzers.columns import Int
+from specscope.analyzers.compare_ops import Key
 from specscope.analyzers.compare_report import Against, Part
-from specscope.analyzers.compare_series import Key, Series
+from specscope.analyzers.compare_series import Series
 from specscope.analyzers.report import Report
 from specscope.analyzers.throughput import Baseline, Throughput
 from specscope.analyzers.words import STAGES, STATES

@@ -46,8 +46,6 @@ def openings(a: Report, b: Report, *, against: bool) -> list[str]:
         lines.append(f"Different: {', '.join(other_place)}")
     if len(a.run.ranks) != len(b.run.ranks):
         lines.append(f"Ranks read: {len(a.run.ranks)} against {len(b.run.ranks)}")
-    if a.clock != b.clock:
-        lines.append(f"Times by different clocks: {a.clock} against {b.clock}")
     return lines
 
 

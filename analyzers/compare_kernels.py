@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from specscope.analyzers.compare_ops import Kernel
 from specscope.analyzers.compare_report import KernelChange
-from specscope.analyzers.compare_series import Kernel, Series
+from specscope.analyzers.compare_series import Series
 
 # A kernel that runs in fewer cycles may have been missed on the other side.
 _OFTEN: Final = 0.5
@@ -18,6 +19,8 @@ def only_in_one(a: Series, b: Series, *, shared_stages: bool = False) -> list[Ke
     With `shared_stages` only in stages that both have: against plain decoding everything in the
     draft is new, which says nothing.
     """
+    if not (a.kernels and b.kernels):
+        return []  # a run on the CPU, or kernels are not on record: nothing was removed
     found = [*_extra("a", a, b), *_extra("b", b, a)]
     if shared_stages:
         both_have = {key[0] for key in a.kernels} & {key[0] for key in b.kernels}

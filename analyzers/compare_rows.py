@@ -10,8 +10,9 @@ import numpy as np
 
 from specscope.analyzers import compare_report as kinds
 from specscope.analyzers import compare_test
+from specscope.analyzers.compare_ops import Float, Key
 from specscope.analyzers.compare_report import Change
-from specscope.analyzers.compare_series import Float, Key, Series
+from specscope.analyzers.compare_series import Series
 from specscope.analyzers.compare_test import Tested
 
 # Smaller times, of the shorter cycle, have no row; stages and the cycle always have one.

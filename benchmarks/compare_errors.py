@@ -28,7 +28,8 @@ import numpy.typing as npt
 from specscope.analyzers import activities, compare_rows
 from specscope.analyzers import compare_report as kinds
 from specscope.analyzers.analyze import analyze
-from specscope.analyzers.compare_series import Key, Series, series
+from specscope.analyzers.compare_ops import Key
+from specscope.analyzers.compare_series import Series, series
 from specscope.traces.load import load
 
 Int = npt.NDArray[np.int64]
@@ -45,6 +46,7 @@ class Rates:
 
     draws: int
     named: int  # draws in which any row was named
+    besides: int  # draws in which any row but attention was: its time grows with the context
     rows: Counter[str]
     found: dict[str, float]  # share of draws in which what was put in was named
     shows_from: dict[str, float]  # median of the smallest change that could be shown, of A
@@ -117,7 +119,7 @@ def measure(one: Series, way: Way, draws: int, seed: int = SEED) -> Rates:
     """The rates of one recording under one way of drawing."""
     rng = np.random.default_rng(seed)
     large = large_activities(one)
-    named = 0
+    named = besides = 0
     rows: Counter[str] = Counter()
     hits: Counter[str] = Counter()
     least: dict[str, list[float]] = {}
@@ -125,6 +127,7 @@ def measure(one: Series, way: Way, draws: int, seed: int = SEED) -> Rates:
         a, b = (pick(one, cycles) for cycles in way(one.cycles, rng))
         flagged = _named(a, b)
         named += bool(flagged)
+        besides += any("attention" not in name for name in flagged)
         rows.update(flagged)
         for key in large:
             name = compare_rows.name_of(key)
@@ -135,6 +138,7 @@ def measure(one: Series, way: Way, draws: int, seed: int = SEED) -> Rates:
     return Rates(
         draws,
         named,
+        besides,
         rows,
         {compare_rows.name_of(key): hits[compare_rows.name_of(key)] / draws for key in large},
         {name: float(np.median(values)) for name, values in least.items()},
@@ -179,7 +183,8 @@ def main() -> int:
             often = ", ".join(f"{row} {count}" for row, count in found.rows.most_common(4))
             print(
                 f"{name}, {one.cycles} cycles, {way}: any row named in "
-                f"{found.named / found.draws:.1%} of {found.draws}; 3 % found: {power}"
+                f"{found.named / found.draws:.1%} of {found.draws} (but attention "
+                f"{found.besides / found.draws:.1%}); 3 % found: {power}"
                 f"{f'; named: {often}' if often else ''}",
                 flush=True,
             )

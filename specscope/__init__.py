@@ -19,12 +19,14 @@ __all__ = [
     "SpecscopeError",
     "analyze",
     "attach",
+    "compare",
     "load",
     "load_capture_traces",
 ]
 
 if TYPE_CHECKING:
     from specscope.analyzers.analyze import Options, analyze
+    from specscope.analyzers.compare import compare
     from specscope.analyzers.report import Report
     from specscope.analyzers.unprofiled import Reference
     from specscope.profiler.attach import attach
@@ -42,6 +44,7 @@ _HOME = {
     "SpecscopeError": "specscope.traces.errors",
     "analyze": "specscope.analyzers.analyze",
     "attach": "specscope.profiler.attach",
+    "compare": "specscope.analyzers.compare",
     "load": "specscope.traces.load",
     "load_capture_traces": "specscope.traces.graph_capture",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -69,7 +68,6 @@ def run(request: Request) -> int:
     _print(request, found, results)
     sys.stdout.flush()
     for path, text in _written(request, found, results):
-        _keep_inputs(path, reports)
         size = write_text(path, text)
         if not request.quiet:
             exits.say(f"wrote {path} ({size_text(size)})")
@@ -141,14 +139,6 @@ def _prove(path: Path) -> None:
         f"{clean(path, 200)} is there and was not written by specscope, so it is not overwritten; "
         "name another file"
     )
-
-
-def _keep_inputs(path: Path, reports: tuple[Report, ...]) -> None:
-    """Never write over a trace that was read."""
-    for rank in (rank for report in reports for rank in report.run.ranks):
-        with contextlib.suppress(OSError):
-            if Path(str(rank.facts.get("path", ""))).samefile(path):
-                raise UsageError(f"{clean(path, 200)} is a trace that was read; name another file")
 
 
 def _json(found: Comparison, results: list[Checked]) -> str:

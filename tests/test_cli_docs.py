@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from specscope.analyzers import checks
+from specscope.analyzers import checks, compare_checks
 from specscope.analyzers.words import CAUSES
 from specscope.capture_cli import capture_command
 from specscope.cli import analyze_command, doctor_command, run_command
@@ -22,6 +22,7 @@ from specscope.ranks_cli import ranks_command
 from specscope.record_cli import record_command
 from specscope.scrub_cli import scrub_command
 from specscope.sweep_cli import sweep_command
+from specscope.whatif_cli import whatif_command
 from specscope.traces import errors
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -30,7 +31,7 @@ COMMANDS, CHECKS, REPORT = (
 )
 ALL = (
     *(analyze_command, ranks_command, run_command, capture_command, record_command, sweep_command),
-    *(query_command, export_command, compare_command, collect_command),
+    *(query_command, export_command, compare_command, collect_command, whatif_command),
     *(convert_command, scrub_command, doctor_command),
 )
 OPTIONS = [
@@ -53,7 +54,7 @@ def test_every_option_has_its_help(parameter: click.Parameter) -> None:
     assert not isinstance(parameter, click.Option) or parameter.help
 
 
-@pytest.mark.parametrize("name", checks.names())
+@pytest.mark.parametrize("name", [*checks.names(), *compare_checks.names()])
 def test_every_name_of_a_check_has_its_line(name: str) -> None:
     assert f"`{name}`" in CHECKS
 

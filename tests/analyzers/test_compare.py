@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import specscope
 from benchmarks.compare_errors import WAYS, measure, pick, resampled
 from specscope.analyzers import compare_against, compare_rows
 from specscope.analyzers.activities import load_rules
 from specscope.analyzers.compare import compare
-from specscope.analyzers.compare_series import Key, series
-from tests.analyzers.comparisons import case, changed, cycles_of, of_cases, of_own, own
+from specscope.analyzers.compare_ops import Key
+from specscope.analyzers.compare_series import series
+from tests.analyzers.comparisons import case, changed, cycles_of, of_cases, of_own, own, report
 
 # The drawn cases.
 
@@ -28,6 +30,11 @@ def test_a_slower_verify_is_a_difference_of_its_size_and_nothing_else_is() -> No
     }
     assert found.headline.startswith("A difference: the cycle of B is 7.2 % longer")
     assert "verify gemm +1.50 ms (+7.5 %)" in found.headline
+
+
+def test_the_call_in_python_gives_the_same() -> None:
+    found = specscope.compare(case("c01_base"), case("c01_slower"))
+    assert found.rows == of_cases("c01_base", "c01_slower").rows
 
 
 def test_noise_of_the_same_speed_is_no_difference() -> None:
@@ -215,6 +222,19 @@ def test_kinds_that_do_not_correspond_are_refused() -> None:
     found = compare(recorded, own("tp2-8b-eagle3-k3-nvlink-mixed-prefill"))
     assert found.against is not None
     assert "batch 1 against 2" in found.openings[0]
+
+
+def test_a_run_on_the_cpu_is_not_held_against_one_on_gpus() -> None:
+    on_cpu = report("traces", "cpu", "sglang_eagle3_tp1_rank0.json.gz")
+    found = compare(on_cpu, case("c01_base"))
+    assert found.refused == ("times of A by the clock host, of B by gpu",)
+    assert not found.kernels
+
+
+def test_attention_that_differs_with_the_same_kernels_may_be_the_context() -> None:
+    found = of_own("tp2-8b-eagle3-k3-nvlink-bs1-hooked", "tp2-8b-eagle3-k3-legacycar-bs1-hooked")
+    assert changed(found, "verify.attention").differs
+    assert any(note.startswith("attention of verify differs") for note in found.notes)
 
 
 # What the test does on cycles of a real server (the large measurement: docs/compare.md).
