@@ -53,6 +53,7 @@ CAUSE_NAMES: Final = {
     "copy": "copies",
     "host": "host",
     "device": "GPU idle",
+    "collective": "other group",
     "unknown": "not known",
 }
 

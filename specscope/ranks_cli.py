@@ -14,6 +14,7 @@ Examples:
   specscope ranks traces/               the newest capture of a server's folder
   specscope ranks rank0.trace.json.gz rank1.trace.json.gz
   specscope ranks traces/ --model-config model/config.json
+  specscope ranks traces/ --message-bytes verify=524288 --message-bytes draft=131072
   specscope ranks traces/ --json | jq .clocks
   specscope ranks traces/ --parquet tables/
 
@@ -53,6 +54,12 @@ rank, ranks that do not correspond, or no collectives."""
     type=click.Path(path_type=Path),
     help="The draft's, where its hidden size or element type differs from the target's.",
 )
+@click.option(
+    "--message-bytes",
+    metavar="STAGE=BYTES",
+    multiple=True,
+    help="What an all-reduce of that stage carries on one rank, where no trace records it.",
+)
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of tables.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the sentence, and no talk.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
@@ -63,6 +70,7 @@ def ranks_command(
     activity_rules: Path | None,
     model_config: Path | None,
     draft_model_config: Path | None,
+    message_bytes: tuple[str, ...],
     no_cache: bool,
     quiet: bool,
     debug: bool,
@@ -86,6 +94,7 @@ def ranks_command(
             quiet,
             model_config,
             draft_model_config,
+            message_bytes,
         )
         return run(request)
 
