@@ -18,7 +18,7 @@ from plotly.offline import get_plotlyjs
 
 from specscope import __version__
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, rank_sections, sections
+from specscope.dashboards import graph_sections, rank_lines, rank_sections, sections
 from specscope.dashboards.cycle_slice import CycleSlice, chosen_cycles, parts_of
 from specscope.dashboards.figures import MOST_BARS, parts_figure, timeline_figure
 from specscope.dashboards.grid import Grid
@@ -159,7 +159,7 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
     yield _bullets(
         [
             *sections.coverage_lines(report),
-            *rank_sections.clock_lines(report),
+            *rank_lines.clock_lines(report),
             *graph_sections.graph_lines(report),
             *sections.loss_lines(report),
         ]

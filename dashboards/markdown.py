@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, rank_sections, sections
+from specscope.dashboards import graph_sections, rank_lines, rank_sections, sections
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.safe_text import clean, clean_lines
 
@@ -78,7 +78,7 @@ def _details(report: Report) -> Iterator[str]:
     yield _bullets(
         [
             *sections.coverage_lines(report),
-            *rank_sections.clock_lines(report),
+            *rank_lines.clock_lines(report),
             *graph_sections.graph_lines(report),
             *sections.loss_lines(report),
         ]

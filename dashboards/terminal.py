@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, rank_sections, sections, size_sections
+from specscope.dashboards import graph_sections, rank_lines, rank_sections, sections, size_sections
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.layout import BOLD, DIM, fitting, grid_lines, grid_width, hanging, packed
 from specscope.dashboards.palette import stage_colour
@@ -78,9 +78,9 @@ def print_group(report: Report, console: Console) -> None:
     notes = [note for note in report.warnings if note.code in rank_sections.NOTES]
     lines = [line for note in notes for line in hanging(clean(note.text), console, first="!")]
     for text in [
-        *rank_sections.fused_lines(group),
+        *rank_lines.fused_lines(group),
         *size_sections.size_lines(group),
-        *rank_sections.clock_lines(report),
+        *rank_lines.clock_lines(report),
     ]:
         lines += hanging(text, console, indent=0)
     for text in sections.listed_lines(report):
@@ -235,7 +235,7 @@ def _evidence(report: Report, console: Console) -> list[Text]:
     lines = [Text("What this stands on", BOLD)]
     for text in [
         *sections.coverage_lines(report),
-        *rank_sections.clock_lines(report),
+        *rank_lines.clock_lines(report),
         *graph_sections.graph_lines(report),
     ]:
         lines += hanging(text, console, indent=0)
