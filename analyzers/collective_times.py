@@ -22,16 +22,15 @@ from specscope.analyzers.links import Ops
 from specscope.analyzers.words import HOST, LAUNCH_CALL, SYNC
 
 # What made a rank late: the largest of the parts of its way from the end of the collective before.
-LATE_CAUSES = ("previous", "compute", "copy", "host", "device", "unknown")
-PREVIOUS, LONGER_COMPUTE, LONGER_COPY, LATE_HOST, LATE_DEVICE, UNKNOWN_CAUSE = range(
-    len(LATE_CAUSES)
-)
+LATE_CAUSES = ("previous", "compute", "copy", "host", "device", "collective", "unknown")
+UNKNOWN_CAUSE = LATE_CAUSES.index("unknown")
 CAUSE_MEANINGS = {
     "previous": "its part of the collective before ended later: the wire's doing",
     "compute": "its compute took longer",
     "copy": "its copies took longer",
     "host": "its host came later with the launch",
     "device": "its GPU idled longer between ops that were launched",
+    "collective": "another collective took longer, of another process group or one left out",
     "unknown": "what it did before lies outside of whole cycles",
 }
 
@@ -172,13 +171,13 @@ def _causes(
 
 
 def _way(one: Attribution, begin: Int, end: Int) -> tuple[Int, Bool]:
-    """Compute, copies, idle by the host and by the device between two times, from segments.
+    """Compute, copies, idle by host and by device, collectives between two times, from segments.
 
     Also whether both times lie inside whole cycles.
     """
     segments = one.segments
     if not len(segments.start):
-        return np.zeros((4, len(begin)), np.int64), np.zeros(len(begin), dtype=bool)
+        return np.zeros((_PARTS, len(begin)), np.int64), np.zeros(len(begin), dtype=bool)
     order = np.argsort(segments.start, kind="stable")
     start, length = segments.start[order], segments.ns[order]
     part = _PART_OF_WHAT[one.what[order]]
@@ -187,7 +186,7 @@ def _way(one: Attribution, begin: Int, end: Int) -> tuple[Int, Bool]:
         np.maximum(np.searchsorted(start, time, "right") - 1, 0) for time in (begin, end)
     )
     sums = []
-    for number in range(4):
+    for number in range(_PARTS):
         mine = part == number
         total = np.concatenate(([0], np.cumsum(np.where(mine, length, 0))))
         until = total[last] + np.where(mine[last], np.maximum(end - start[last], 0), 0)
@@ -197,10 +196,13 @@ def _way(one: Attribution, begin: Int, end: Int) -> tuple[Int, Bool]:
     return np.stack(sums), inside
 
 
+_PARTS = 5
+
+
 def _part_of_what() -> Int:
-    """Part of the way by code of `what`: work by class, idle by cause; -1 for collectives."""
+    """Part of the way by code of `what`: work by class, idle by cause."""
     work = [
-        -1 if code in COLLECTIVES else 0 if CLASS_OF_CODE[code] == COMPUTE else 1
+        4 if code in COLLECTIVES else 0 if CLASS_OF_CODE[code] == COMPUTE else 1
         for code in range(len(ACTIVITIES))
     ]
     idle = [2 if cause in (SYNC, HOST, LAUNCH_CALL) else 3 for cause in range(6)]

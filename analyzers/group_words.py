@@ -27,6 +27,7 @@ _WHY = {
     "copy": "its copies take longer",
     "host": "its host comes late with the launch",
     "device": "its GPU idles longer between launched ops",
+    "collective": "another process group holds it longer",
 }
 
 

@@ -1,14 +1,15 @@
 """How many bytes a matched collective carries on one rank, and how that is known.
 
-Recorded sizes go first. Kernels inside graphs and custom kernels have none: there an all-reduce
-of the target or the draft carries the activations of all tokens that the stage reads, so its size
-is tokens x hidden size x element bytes. What neither says stays unknown.
+Recorded sizes go first, then those that the user says. Kernels inside graphs and custom kernels
+have none on record: there an all-reduce of the target or the draft carries the activations of all
+tokens that the stage reads, so its size is tokens x hidden size x element bytes. What nothing says
+stays unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -16,11 +17,19 @@ import numpy as np
 from specscope.analyzers.collective_match import Matched
 from specscope.analyzers.columns import ABSENT, Int, Small
 from specscope.analyzers.cycles import Cycles
-from specscope.analyzers.words import DECODE, DRAFT, DRAFT_EXTEND, PREFILL, VERIFY
+from specscope.analyzers.words import (
+    ACCEPT,
+    DECODE,
+    DRAFT,
+    DRAFT_EXTEND,
+    PREFILL,
+    STAGES,
+    VERIFY,
+)
 from specscope.traces.model_config import ModelWidth
 
-BYTES_SOURCES: Final = ("recorded", "model_config", "unknown")
-RECORDED, MODEL_CONFIG, UNKNOWN_SIZE = range(len(BYTES_SOURCES))
+BYTES_SOURCES: Final = ("recorded", "model_config", "unknown", "user")
+RECORDED, MODEL_CONFIG, UNKNOWN_SIZE, BY_USER = range(len(BYTES_SOURCES))
 
 # Kinds of kernels that sum activations over the ranks, by the last word of their family.
 _SUMMING: Final = ("allreduce", "allreduce_norm")
@@ -33,10 +42,14 @@ _MOST_TOKENS: Final = 1 << 26
 
 @dataclass(frozen=True)
 class Models:
-    """Widths of the target and of the draft; one draft config serves where they differ."""
+    """Widths of the target and of the draft; one draft config serves where they differ.
+
+    `given` are bytes of an all-reduce by stage, as the user says them: they go before a config.
+    """
 
     target: ModelWidth | None = None
     draft: ModelWidth | None = None
+    given: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,10 +67,14 @@ def sizes_of(
     """The size of every matched collective; `cycles` are the first rank's."""
     size = matched.bytes.copy()
     source = np.where(size != ABSENT, RECORDED, UNKNOWN_SIZE).astype(np.int32)
+    summing = np.array([kind.rpartition(".")[2] in _SUMMING for kind in matched.kind], dtype=bool)
+    stage = np.where(matched.stage == ACCEPT, VERIFY, matched.stage)
+    for name, given in models.given.items():
+        mine = (size == ABSENT) & summing & (stage == STAGES.index(name))
+        size[mine], source[mine] = given, BY_USER
     if cycles is None or (models.target is None and models.draft is None):
         return Sizes(size, source)
     tokens = _tokens(matched, cycles, context)
-    summing = np.array([kind.rpartition(".")[2] in _SUMMING for kind in matched.kind], dtype=bool)
     draft = models.draft or models.target
     for model, stages in ((models.target, _TARGET_STAGES), (draft, _DRAFT_STAGES)):
         mine = (size == ABSENT) & (tokens != ABSENT) & summing & np.isin(matched.stage, stages)

@@ -21,6 +21,7 @@ from specscope.analyzers.report import Report
 from specscope.dashboards import (
     cause_sections,
     graph_sections,
+    rank_lines,
     rank_sections,
     sections,
     throughput_sections,
@@ -172,7 +173,7 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
     yield _bullets(
         [
             *sections.coverage_lines(report),
-            *rank_sections.clock_lines(report),
+            *rank_lines.clock_lines(report),
             *graph_sections.graph_lines(report),
             *sections.loss_lines(report),
         ]

@@ -13,6 +13,7 @@ from specscope.analyzers.report import Report
 from specscope.dashboards import (
     cause_sections,
     graph_sections,
+    rank_lines,
     rank_sections,
     sections,
     throughput_sections,
@@ -104,7 +105,7 @@ def _details(report: Report) -> Iterator[str]:
     yield bullets(
         [
             *sections.coverage_lines(report),
-            *rank_sections.clock_lines(report),
+            *rank_lines.clock_lines(report),
             *graph_sections.graph_lines(report),
             *sections.loss_lines(report),
         ]

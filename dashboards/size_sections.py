@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from specscope.analyzers.bandwidth import Bandwidth, Floor, SizeRow
     from specscope.analyzers.group_rows import Group
 
-_SOURCE_NAMES: Final = {"recorded": "trace", "model_config": "config"}
+_SOURCE_NAMES: Final = {"recorded": "trace", "model_config": "config", "user": "you"}
 _COLUMNS: Final = ("", "bytes", "calls", "transfer", "algbw", "busbw", "size by")
 # Under this size nccl-tests says to read the time: it is latency, not bandwidth.
 _LATENCY_BELOW: Final = 1_000_000

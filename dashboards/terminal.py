@@ -14,6 +14,7 @@ from specscope.analyzers.report import Report
 from specscope.dashboards import (
     cause_sections,
     graph_sections,
+    rank_lines,
     rank_sections,
     sections,
     size_sections,
@@ -85,9 +86,9 @@ def print_group(report: Report, console: Console) -> None:
     notes = [note for note in report.warnings if note.code in rank_sections.NOTES]
     lines = [line for note in notes for line in hanging(clean(note.text), console, first="!")]
     for text in [
-        *rank_sections.fused_lines(group),
+        *rank_lines.fused_lines(group),
         *size_sections.size_lines(group),
-        *rank_sections.clock_lines(report),
+        *rank_lines.clock_lines(report),
     ]:
         lines += hanging(text, console, indent=0)
     for text in sections.listed_lines(report):
@@ -265,7 +266,7 @@ def _evidence(report: Report, console: Console) -> list[Text]:
     lines = [Text("What this stands on", BOLD)]
     for text in [
         *sections.coverage_lines(report),
-        *rank_sections.clock_lines(report),
+        *rank_lines.clock_lines(report),
         *graph_sections.graph_lines(report),
     ]:
         lines += hanging(text, console, indent=0)

@@ -19,7 +19,7 @@ come from the trace and may hold anything: treat them as hostile text.
 are empty. `captured_graphs` and `graph_nodes` are there when capture traces were given
 ([graphs.md](graphs.md)). `rank_clocks`, `rank_stages`, `matched_collectives` and `critical_path`
 are there when the collectives of several ranks matched ([ranks.md](ranks.md)); their times are on
-the clock of the first rank's file.
+the clock of the first rank's file, or of the first rank of the row's process group.
 
 `rank` is added to the tables that are read from a file; `stage` and `activity` (words) to `ops`.
 """

@@ -15,6 +15,7 @@ Examples:
   specscope ranks traces/               the newest capture of a server's folder
   specscope ranks rank0.trace.json.gz rank1.trace.json.gz
   specscope ranks traces/ --model-config model/config.json
+  specscope ranks traces/ --message-bytes verify=524288 --message-bytes draft=131072
   specscope ranks traces/ --json | jq .clocks
   specscope ranks traces/ --parquet tables/
 
@@ -55,6 +56,12 @@ rank, ranks that do not correspond, or no collectives."""
     help="The draft's, where its hidden size or element type differs from the target's.",
 )
 @engine_options
+@click.option(
+    "--message-bytes",
+    metavar="STAGE=BYTES",
+    multiple=True,
+    help="What an all-reduce of that stage carries on one rank, where no trace records it.",
+)
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of tables.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the sentence, and no talk.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
@@ -67,6 +74,7 @@ def ranks_command(
     draft_model_config: Path | None,
     engine: str,
     ray_address: str | None,
+    message_bytes: tuple[str, ...],
     no_cache: bool,
     quiet: bool,
     debug: bool,
@@ -92,6 +100,7 @@ def ranks_command(
             draft_model_config,
             engine,
             ray_address,
+            message_bytes,
         )
         return run(request)
 

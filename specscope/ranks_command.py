@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 from specscope import exits
 from specscope.analyzers import activities, refusals
 from specscope.analyzers.analyze import Options, analyze
+from specscope.analyzers.bandwidth import MOST_BYTES
 from specscope.analyzers.message_sizes import Models
 from specscope.analyzers.report import Report
 from specscope.dashboards import terminal
@@ -19,11 +21,13 @@ from specscope.dashboards.parquet import refuse_other_tables, write_tables
 from specscope.dashboards.progress import reading
 from specscope.dashboards.writing import prove_folder
 from specscope.engine_options import IN_PROCESS, chosen
-from specscope.traces.errors import EvidenceError
+from specscope.traces.errors import EvidenceError, UsageError
 from specscope.traces.load import load
 from specscope.traces.model_config import read_model_config
+from specscope.traces.sniff import printable
 
 _MOST_NAMED: Final = 3
+_SIZED_STAGES: Final = ("draft", "verify", "draft_extend", "decode", "prefill")
 # Why a file is listed that could be no rank.
 _NO_TRACE: Final = (
     "not a trace",
@@ -46,6 +50,7 @@ class Request:
     draft_model_config: Path | None = None
     engine: str = IN_PROCESS
     ray_address: str | None = None
+    message_bytes: tuple[str, ...] = ()
 
 
 def run(request: Request) -> int:
@@ -75,7 +80,7 @@ def run(request: Request) -> int:
         sys.stdout.write(json.dumps(group_json(report), indent=2, allow_nan=False) + "\n")
     if why:
         raise EvidenceError(why + _left_out(report))
-    if models != Models() and not request.quiet and not _sized(report):
+    if (models.target or models.draft) and not request.quiet and not _sized(report):
         exits.say(
             "the config gave no message size: it takes an all-reduce of a stage whose batch and k "
             "are on record, in the trace or in run.json (docs/ranks.md)"
@@ -90,7 +95,27 @@ def run(request: Request) -> int:
 def _models(request: Request) -> Models:
     """The widths of target and draft, as far as configs were given."""
     given = request.model_config, request.draft_model_config
-    return Models(*(None if path is None else read_model_config(path) for path in given))
+    target, draft = (None if path is None else read_model_config(path) for path in given)
+    return Models(target, draft, _given_bytes(request.message_bytes))
+
+
+def _given_bytes(texts: Sequence[str]) -> dict[str, int]:
+    """Bytes of an all-reduce by stage, as `verify=524288`."""
+    found: dict[str, int] = {}
+    for text in texts:
+        stage, _, number = text.partition("=")
+        stage = stage.strip().replace("-", "_")
+        digits = number.strip().replace(",", "").replace("_", "")
+        known = stage in _SIZED_STAGES and digits.isascii() and digits.isdigit()
+        if not known or not 0 < int(digits[:20]) <= MOST_BYTES or len(digits) > 19:
+            raise UsageError(
+                f"--message-bytes {printable(text, 60)}: write STAGE=BYTES, such as verify=524288, "
+                f"with one of {', '.join(_SIZED_STAGES)}"
+            )
+        if stage in found:
+            raise UsageError(f"--message-bytes says {stage} twice; give one size")
+        found[stage] = int(digits)
+    return found
 
 
 def _sized(report: Report) -> bool:

@@ -128,3 +128,43 @@ def test_a_config_that_gives_no_size_is_said(run: Run, config: Path) -> None:
     assert done.code == 0
     assert "gave no message size" in done.err
     assert SIZES in done.out  # those that the trace records
+
+
+def test_sizes_that_the_user_says_go_before_a_config(run: Run, config: Path) -> None:
+    done = run(
+        RECORDING, "--json", "--model-config", config, "--message-bytes", "verify=600,000",
+        "--message-bytes", "draft-extend=7",
+    )  # fmt: skip
+    assert (done.code, done.err) == (0, "")
+    sizes = {row["low_bytes"]: row for row in json.loads(done.out)["bandwidth"]["sizes"]}
+    assert {size: row["bytes_source"] for size, row in sizes.items()} == {
+        7: ["user"],
+        131_072: ["model_config"],
+        600_000: ["user"],
+    }
+    assert sizes[600_000]["algbw"] == pytest.approx(600_000 / sizes[600_000]["transfer_ns"], 0.01)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "verify",
+        "verify=",
+        "verify=-1",
+        "verify=0",
+        "schedule=10",
+        "verify=1e3",
+        f"verify={'9' * 5000}",
+    ],
+)
+def test_a_size_that_is_none_is_one_line(run: Run, text: str) -> None:
+    done = run(RECORDING, "--message-bytes", text)
+    assert (done.code, done.out) == (exits.WRONG_USAGE, "")
+    assert "write STAGE=BYTES" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_stage_with_two_sizes_is_one_line(run: Run) -> None:
+    done = run(RECORDING, "--message-bytes", "draft=1", "--message-bytes", "draft=2")
+    assert (done.code, done.out) == (exits.WRONG_USAGE, "")
+    assert "says draft twice" in done.err

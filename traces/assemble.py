@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
+from .copies import same_recording
 from .errors import UsageError
 from .file_names import read_name
 from .run import Note, RankTables
@@ -158,7 +159,9 @@ def _without_copies(
     """Each recording once: no two ranks have the same ops and calls at the same times."""
     kept: list[_Named] = []
     for path, tables in sorted(ranks, key=lambda named: (not _named_alike(*named), named[1].rank)):
-        same = next((one for one in kept if path != one[0] and _alike(one[1], tables)), None)
+        same = next(
+            (one for one in kept if path != one[0] and same_recording(one[1], tables)), None
+        )
         if same is None:
             kept.append((path, tables))
             continue
@@ -177,16 +180,6 @@ def _without_copies(
 def _named_alike(path: str, tables: RankTables) -> bool:
     """Does the file's name say no other rank than its content?"""
     return read_name(_name(path)).rank in (None, tables.rank)
-
-
-def _alike(one: RankTables, other: RankTables) -> bool:
-    """Did both come from one recording? Times in nanoseconds, processes and threads are equal."""
-    if one.facts["clock_base_ns"] != other.facts["clock_base_ns"]:
-        return False
-    pairs = [(one.ops, other.ops), (one.calls, other.calls), (one.ranges, other.ranges)]
-    if any(a.num_rows != b.num_rows for a, b in pairs) or not any(a.num_rows for a, _ in pairs):
-        return False
-    return all(a.equals(b) for a, b in pairs)
 
 
 def _beyond_world(ranks: Sequence[_Named]) -> list[Note]:

@@ -92,3 +92,35 @@ def test_one_rank_alone_includes_waiting_and_has_no_group() -> None:
     assert "matched_collectives" not in report.tables
     note = next(note for note in report.warnings if note.code == "one_rank")
     assert "include waiting" in note.text
+
+
+def test_two_groups_in_files_are_measured_each_by_itself(tmp_path: Path) -> None:
+    """The straggler's case twice, as ranks 0 and 1 and as ranks 2 and 3 of a world of four."""
+    files = []
+    for number in range(4):
+        tree = json.loads((CASES / f"r01_straggler_rank{number % 2}.json").read_text())
+        group = [number // 2 * 2, number // 2 * 2 + 1]
+        info = tree["distributedInfo"]
+        info |= {"rank": number, "world_size": 4}
+        info["pg_config"] = [
+            {"pg_name": f"{group[0]}", "pg_desc": "tp", "pg_size": 2, "ranks": group}
+        ]
+        for event in tree["traceEvents"]:
+            args = event.get("args", {})
+            if "Process Group Name" in args:
+                args["Process Group Name"] = f"{group[0]}"
+            if isinstance(event.get("tid"), int) and event["tid"] > 1_000:
+                event["tid"] += 10_000 * number
+        files.append(tmp_path / f"rank{number}.json")
+        files[-1].write_text(json.dumps(tree))
+    report = together(*files)
+    assert report.group is not None and not report.group.refused
+    assert [one.title for one in report.group.parts] == ["tp (ranks 0-1)", "tp (ranks 2-3)"]
+    rows = report.tables["matched_collectives"].to_pylist()
+    assert len(rows) == 16
+    for answer in EXPECTED[RANKS[0]]:
+        for first in (0, 2):
+            group_rows = [r for r in rows if r["sequence"] == answer["seq"]]
+            mine = {str(r["rank"] - first): r for r in group_rows if r["rank"] - first in (0, 1)}
+            assert {k: row["wait_ns"] for k, row in mine.items()} == answer["wait_ns"]
+            assert {k: row["transfer_ns"] for k, row in mine.items()} == answer["transfer_ns"]

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specscope.analyzers import group_tables
+from specscope.analyzers.collective_times import LATE_CAUSES
 from specscope.analyzers.group_rows import Group
 from specscope.dashboards.json_group import group_json
 from specscope.dashboards.terminal import console_for, print_group
@@ -242,6 +243,17 @@ def cycle_of_collectives() -> np.ndarray:
     one = source()
     at = one.rank.ops.start[collectives_of(one)]
     return np.searchsorted(one.cycles.borders, at, "right") - 1
+
+
+def test_a_rank_that_another_group_held_back_is_late_by_that_group() -> None:
+    """Rank 3 is late for its pair; so its partner comes late to the world, for the pair held it."""
+    drawn = draw_groups(
+        source(), [TP, WORLD], every(2), CLOCKS, lambda i, rank: 90_000 * (rank == 3 and i % 8 == 0)
+    )
+    world = part(drawn.group(), ALL).measured
+    assert world is not None
+    held = world.times.cause[world.times.late == 2]
+    assert (held == LATE_CAUSES.index("collective")).any()
 
 
 def test_a_group_of_which_ranks_are_not_read_blames_nobody() -> None:

@@ -24,7 +24,8 @@ from specscope.dashboards.html import html_page
 from specscope.dashboards.json_report import as_json
 from specscope.dashboards.markdown import escape, markdown_text
 from specscope.dashboards.parquet import write_tables
-from specscope.dashboards.rank_sections import clock_lines, group_grids, group_lines, wait_grid
+from specscope.dashboards.rank_lines import clock_lines
+from specscope.dashboards.rank_sections import group_grids, group_lines, wait_grid
 from specscope.dashboards.terminal import console_for, plain_report, print_group
 from specscope.traces.load import load
 from specscope.traces.model_config import ModelWidth
