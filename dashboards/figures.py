@@ -33,7 +33,7 @@ _IDLE_HATCH: Final = {
     "graph": "x",
     "unknown": ".",
 }
-_RULES: Final = {"gridcolor": "rgba(128,128,128,0.25)", "zerolinecolor": "rgba(128,128,128,0.6)"}
+RULES: Final = {"gridcolor": "rgba(128,128,128,0.25)", "zerolinecolor": "rgba(128,128,128,0.6)"}
 _LANE: Final = 34
 _BAR: Final = 0.8
 _BLOCKING: Final = "#BBBBBB"
@@ -63,12 +63,12 @@ def parts_figure(
         figure.add_trace(_part_trace(ranks, ns, stage, names[stage], state, what, first=first))
         named.add(stage)
     figure.update_layout(
-        **_layout(height=150 + _LANE * len(ranks)),
+        **layout(height=150 + _LANE * len(ranks)),
         barmode="stack",
         bargap=0.25,
         uniformtext={"mode": "hide", "minsize": 10},
     )
-    figure.update_xaxes(title="ms", fixedrange=True, **_RULES)
+    figure.update_xaxes(title="ms", fixedrange=True, **RULES)
     figure.update_yaxes(autorange="reversed", fixedrange=True)
     return figure
 
@@ -150,11 +150,11 @@ def timeline_figure(
                 _bars(rows, names, name, _BLOCKING if stage is None else stage_colour(stage))
             )
     figure.update_layout(
-        **_layout(height=130 + _LANE * len(lanes)),
+        **layout(height=130 + _LANE * len(lanes)),
         barmode="overlay",
         dragmode="zoom",
     )
-    figure.update_xaxes(title="ms since the cycle began on its rank", zeroline=True, **_RULES)
+    figure.update_xaxes(title="ms since the cycle began on its rank", zeroline=True, **RULES)
     figure.update_yaxes(
         tickvals=list(lanes.values()),
         ticktext=[html.escape(lane, quote=False) for lane in lanes],
@@ -227,7 +227,8 @@ def _text(row: Op | Call, names: Mapping[str, str]) -> str:
     return f"{label(row.name)}<br>{names[row.stage]}, {activity}<br>{time_text(row.ns)}, {delay}"
 
 
-def _layout(height: int) -> dict[str, Any]:
+def layout(height: int) -> dict[str, Any]:
+    """What all figures have in common: no ground of their own, so that light and dark fit."""
     return {
         "template": "none",
         "height": height,

@@ -27,6 +27,8 @@ from specscope.dashboards import (
 )
 from specscope.dashboards.cycle_slice import CycleSlice, chosen_cycles, parts_of
 from specscope.dashboards.figures import MOST_BARS, parts_figure, timeline_figure
+from specscope.dashboards.figures_ranks import sizes_panel, skew_panel
+from specscope.dashboards.figures_run import activity_panel, cycles_panel
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.palette import stage_colour
 from specscope.dashboards.safe_text import clean, clean_lines
@@ -157,6 +159,7 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
     yield from _causes(report)
     if pieces:
         yield from _cycle(report, pieces, asked, bars)
+    yield from _panels(report, pieces[0].number if pieces else None)
     every_rank = max(len(sections.rank_numbers(report)), 1)
     grids = [
         *sections.rank_grids(report, every_rank),
@@ -265,6 +268,21 @@ def _cycle(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> 
             f"holds {count_text(bars)}. --cycle on the terminal shows all.</p>"
         )
     yield from _figure("timeline", timeline)
+
+
+def _panels(report: Report, cycle: int | None) -> Iterator[str]:
+    """The other views; one that is empty says why."""
+    for panel in (
+        cycles_panel(report),
+        activity_panel(report),
+        skew_panel(report, cycle),
+        sizes_panel(report),
+    ):
+        yield f"<h2>{_escape(panel.title)}</h2>"
+        words = panel.empty if panel.figure is None else panel.note
+        yield f'<p class="soft">{_escape(words)}</p>'
+        if panel.figure is not None:
+            yield from _figure(panel.name, panel.figure)
 
 
 def _figure(name: str, figure: go.Figure) -> Iterator[str]:

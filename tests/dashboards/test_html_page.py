@@ -93,7 +93,7 @@ def test_hostile_names_are_text_and_never_markup(hostile_page: str) -> None:
 
 def test_embedded_json_has_no_letters_that_could_end_it(hostile_page: str) -> None:
     data = [text for attributes, text in Page(hostile_page).scripts if "type" in attributes]
-    assert len(data) == 2
+    assert len(data) == 4
     for text in data:
         json.loads(text)
         assert not set(text) & set("<>&\u2028\u2029")
@@ -165,6 +165,12 @@ def test_a_trace_without_cycles_gives_a_page_without_figures() -> None:
     assert "No verdict" in page or "No speculation" in page
 
 
-def test_a_run_on_the_cpu_has_its_bar() -> None:
+def test_a_run_on_the_cpu_has_its_bar_and_its_cycles() -> None:
     page = html_page(reports.drawn("vllm_on_cpu_is_partitioned_on_host_ranges"))
-    assert len([a for a, _ in Page(page).scripts if "type" in a]) == 1
+    drawn = [a["data-target"] for a, _ in Page(page).scripts if "type" in a]
+    assert drawn == ["parts", "cycles"]
+
+
+def test_a_view_without_data_says_why_on_the_page(hostile_page: str) -> None:
+    text = " ".join(Page(hostile_page).text)
+    assert "One rank was read: there is no other to wait for." in text
