@@ -19,6 +19,9 @@ from specscope.dashboards.safe_text import NAME_LIMIT, clean
 from specscope.dashboards.sections import CAUSE_MEANINGS
 from specscope.dashboards.units import time_text
 
+# Stage, state, what.
+Part = tuple[str, str, str]
+
 # More rectangles than this make a page slow; the shortest are left out then, and it is said.
 MOST_BARS: Final = 8000
 _FONT: Final = "#7A7A7A"
@@ -47,18 +50,21 @@ def label(text: object, limit: int = NAME_LIMIT) -> str:
 
 
 def parts_figure(
-    pieces: Sequence[tuple[CycleSlice, list[dict[str, Any]]]], names: Mapping[str, str]
+    pieces: Sequence[tuple[CycleSlice, list[dict[str, Any]]]],
+    names: Mapping[str, str],
+    also: Sequence[Part] = (),
 ) -> go.Figure:
     """The parts of one cycle on each rank, from left to right by stage: they sum to its length.
 
-    `names` are the stages as they are called. Full colour is compute, hatched a collective,
+    `names` are the stages as they are called; `also` are the parts that have a trace, in their
+    order, also where this cycle has none of them. Full colour is compute, hatched a collective,
     dotted a copy, light is idle.
     """
     ranks = [f"rank {piece.rank}" for piece, _ in pieces]
     figure = go.Figure()
     named: set[str] = set()
-    for stage, state, what in _part_order(row for _, rows in pieces for row in rows):
-        ns = [_part(rows, stage, state, what) for _, rows in pieces]
+    for stage, state, what in also or part_order(row for _, rows in pieces for row in rows):
+        ns = [part_ns(rows, stage, state, what) for _, rows in pieces]
         first = stage not in named
         figure.add_trace(_part_trace(ranks, ns, stage, names[stage], state, what, first=first))
         named.add(stage)
@@ -73,7 +79,7 @@ def parts_figure(
     return figure
 
 
-def _part_order(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, str]]:
+def part_order(rows: Iterable[dict[str, Any]]) -> list[Part]:
     """(stage, state, what): stages in the order of the cycle, work before idle, large first."""
     ns: dict[tuple[str, str, str], int] = {}
     for row in rows:
@@ -85,7 +91,8 @@ def _part_order(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, str]]:
     )
 
 
-def _part(rows: list[dict[str, Any]], stage: str, state: str, what: str) -> int:
+def part_ns(rows: list[dict[str, Any]], stage: str, state: str, what: str) -> int:
+    """The length of that part, 0 where it is not among the rows."""
     wanted = (stage, state, what)
     return next((r["ns"] for r in rows if (r["stage"], r["state"], r["what"]) == wanted), 0)
 
@@ -120,10 +127,10 @@ def _part_trace(
         insidetextanchor="middle",
         textangle=0,
         textfont={"color": "#333333" if idle else "#FFFFFF"},
-        hoverinfo="text",
-        hovertext=[
-            f"<b>{name}</b>, {doing.replace('_', ' ')}<br>{time_text(v)}{meaning}" for v in ns
-        ],
+        customdata=[time_text(value) for value in ns],
+        hovertemplate=(
+            f"<b>{name}</b>, {doing.replace('_', ' ')}<br>%{{customdata}}{meaning}<extra></extra>"
+        ),
     )
 
 
