@@ -73,11 +73,11 @@ _PAGE: Final = Template("""<!DOCTYPE html>
 <meta name="generator" content="specscope $version">
 <title>$title</title>
 <style>$style</style>
-<script>$library</script>
 </head>
 <body>
 $body
 <p class="soft">specscope $version. This page is complete: it makes no network request.</p>
+<script>$library</script>
 <script>$draw</script>
 </body>
 </html>

@@ -18,8 +18,9 @@ _JSON_ESCAPES: Final = str.maketrans(
 
 
 def figure_block(name: str, figure: go.Figure) -> Iterator[str]:
-    """A figure that the page draws at once."""
-    yield f'<div class="scroll"><div id="{name}"></div></div>'
+    """A figure that the page draws once its text is there; its room is kept until then."""
+    height = int(figure.layout.height or 0)
+    yield f'<div class="scroll"><div id="{name}" style="min-height: {height}px"></div></div>'
     yield json_block(str(figure.to_json()), target=name)
 
 

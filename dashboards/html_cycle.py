@@ -29,15 +29,34 @@ DRAW: Final = """
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
   function read(found) { return found ? JSON.parse(found.textContent) : null; }
   function id(name) { return document.getElementById(name); }
+  var waiting = [];
   document.querySelectorAll("script[data-target]").forEach(function (block) {
-    var figure = read(block);
-    Plotly.newPlot(block.dataset.target, figure.data, figure.layout, config);
+    waiting.push(block);
   });
+  function draw(name) {
+    waiting = waiting.filter(function (block) {
+      if (name && block.dataset.target !== name) { return true; }
+      var figure = read(block), target = id(block.dataset.target);
+      Plotly.newPlot(target, figure.data, figure.layout, config);
+      if (block.dataset.target === "cycles") { target.on("plotly_click", clicked); }
+      return false;
+    });
+  }
+  function next() {
+    if (waiting.length) { draw(waiting[0].dataset.target); setTimeout(next, 0); }
+  }
+  window.addEventListener("beforeprint", function () { draw(); });
+  setTimeout(next, 0);
   var every = read(document.querySelector("script[data-every]")), choice = id("cycle-choice");
-  if (!every) { return; }
   var drawn = { figure: read(document.querySelector("script[data-target='timeline']")),
     left_out: id("cycle-left-out") ? id("cycle-left-out").textContent : "" };
+  function clicked(event) {
+    var place = event.points[0].customdata;
+    if (place && every) { show(Number(place[1])); id("cycle-title").scrollIntoView(); }
+  }
   function show(number) {
+    draw("parts");
+    draw("timeline");
     var cycle = every.cycles[number], ops;
     id("cycle-title").textContent = every.title + number;
     id("cycle-missing").textContent = every.missing.split("{}").join(number);
@@ -58,12 +77,8 @@ DRAW: Final = """
       id("cycle-left-out").textContent = ops.left_out;
     }
   }
-  choice.addEventListener("change", function () { show(Number(choice.value)); });
-  if (id("cycles")) {
-    id("cycles").on("plotly_click", function (event) {
-      var place = event.points[0].customdata;
-      if (place) { show(Number(place[1])); id("cycle-title").scrollIntoView(); }
-    });
+  if (choice) {
+    choice.addEventListener("change", function () { show(Number(choice.value)); });
   }
 })();
 """

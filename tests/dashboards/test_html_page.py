@@ -175,3 +175,8 @@ def test_a_run_on_the_cpu_has_its_bar_and_its_cycles() -> None:
 def test_a_view_without_data_says_why_on_the_page(hostile_page: str) -> None:
     text = " ".join(Page(hostile_page).text)
     assert "One rank was read: there is no other to wait for." in text
+
+
+def test_the_text_stands_before_the_library_so_that_it_is_seen_at_once(bundled_page: str) -> None:
+    assert bundled_page.index("<h1>") < bundled_page.index("</table>") < 100_000
+    assert bundled_page.index("plotly.js v") > bundled_page.rindex("This page is complete")
