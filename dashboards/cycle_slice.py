@@ -222,7 +222,7 @@ def chosen_cycles(report: Report, number: int | None) -> list[CycleSlice]:
     if chosen is None:
         return []
     row = cycle_row(report, first, chosen)
-    base = _clock_bases(report)
+    base = clock_bases(report)
     start, end = row["start_ns"] + base.get(first, 0), row["end_ns"] + base.get(first, 0)
     slices = [cycle_slice(report, first, chosen)]
     for rank in ranks[1:]:
@@ -244,5 +244,6 @@ def parts_of(report: Report, piece: CycleSlice) -> list[dict[str, Any]]:
     return list(parts.filter(pc.equal(parts["cycle"], piece.number)).to_pylist())
 
 
-def _clock_bases(report: Report) -> dict[int, int]:
+def clock_bases(report: Report) -> dict[int, int]:
+    """The base of each rank's clock; 0 where none is on record."""
     return {one.rank: int(one.facts.get("clock_base_ns") or 0) for one in report.run.ranks}

@@ -19,6 +19,9 @@ from specscope.dashboards.safe_text import NAME_LIMIT, clean
 from specscope.dashboards.sections import CAUSE_MEANINGS
 from specscope.dashboards.units import time_text
 
+# Stage, state, what.
+Part = tuple[str, str, str]
+
 # More rectangles than this make a page slow; the shortest are left out then, and it is said.
 MOST_BARS: Final = 8000
 _FONT: Final = "#7A7A7A"
@@ -33,7 +36,7 @@ _IDLE_HATCH: Final = {
     "graph": "x",
     "unknown": ".",
 }
-_RULES: Final = {"gridcolor": "rgba(128,128,128,0.25)", "zerolinecolor": "rgba(128,128,128,0.6)"}
+RULES: Final = {"gridcolor": "rgba(128,128,128,0.25)", "zerolinecolor": "rgba(128,128,128,0.6)"}
 _LANE: Final = 34
 _BAR: Final = 0.8
 _BLOCKING: Final = "#BBBBBB"
@@ -47,33 +50,36 @@ def label(text: object, limit: int = NAME_LIMIT) -> str:
 
 
 def parts_figure(
-    pieces: Sequence[tuple[CycleSlice, list[dict[str, Any]]]], names: Mapping[str, str]
+    pieces: Sequence[tuple[CycleSlice, list[dict[str, Any]]]],
+    names: Mapping[str, str],
+    also: Sequence[Part] = (),
 ) -> go.Figure:
     """The parts of one cycle on each rank, from left to right by stage: they sum to its length.
 
-    `names` are the stages as they are called. Full colour is compute, hatched a collective,
+    `names` are the stages as they are called; `also` are the parts that have a trace, in their
+    order, also where this cycle has none of them. Full colour is compute, hatched a collective,
     dotted a copy, light is idle.
     """
     ranks = [f"rank {piece.rank}" for piece, _ in pieces]
     figure = go.Figure()
     named: set[str] = set()
-    for stage, state, what in _part_order(row for _, rows in pieces for row in rows):
-        ns = [_part(rows, stage, state, what) for _, rows in pieces]
+    for stage, state, what in also or part_order(row for _, rows in pieces for row in rows):
+        ns = [part_ns(rows, stage, state, what) for _, rows in pieces]
         first = stage not in named
         figure.add_trace(_part_trace(ranks, ns, stage, names[stage], state, what, first=first))
         named.add(stage)
     figure.update_layout(
-        **_layout(height=150 + _LANE * len(ranks)),
+        **layout(height=150 + _LANE * len(ranks)),
         barmode="stack",
         bargap=0.25,
         uniformtext={"mode": "hide", "minsize": 10},
     )
-    figure.update_xaxes(title="ms", fixedrange=True, **_RULES)
+    figure.update_xaxes(title="ms", fixedrange=True, **RULES)
     figure.update_yaxes(autorange="reversed", fixedrange=True)
     return figure
 
 
-def _part_order(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, str]]:
+def part_order(rows: Iterable[dict[str, Any]]) -> list[Part]:
     """(stage, state, what): stages in the order of the cycle, work before idle, large first."""
     ns: dict[tuple[str, str, str], int] = {}
     for row in rows:
@@ -85,7 +91,8 @@ def _part_order(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, str]]:
     )
 
 
-def _part(rows: list[dict[str, Any]], stage: str, state: str, what: str) -> int:
+def part_ns(rows: list[dict[str, Any]], stage: str, state: str, what: str) -> int:
+    """The length of that part, 0 where it is not among the rows."""
     wanted = (stage, state, what)
     return next((r["ns"] for r in rows if (r["stage"], r["state"], r["what"]) == wanted), 0)
 
@@ -120,10 +127,10 @@ def _part_trace(
         insidetextanchor="middle",
         textangle=0,
         textfont={"color": "#333333" if idle else "#FFFFFF"},
-        hoverinfo="text",
-        hovertext=[
-            f"<b>{name}</b>, {doing.replace('_', ' ')}<br>{time_text(v)}{meaning}" for v in ns
-        ],
+        customdata=[time_text(value) for value in ns],
+        hovertemplate=(
+            f"<b>{name}</b>, {doing.replace('_', ' ')}<br>%{{customdata}}{meaning}<extra></extra>"
+        ),
     )
 
 
@@ -150,11 +157,11 @@ def timeline_figure(
                 _bars(rows, names, name, _BLOCKING if stage is None else stage_colour(stage))
             )
     figure.update_layout(
-        **_layout(height=130 + _LANE * len(lanes)),
+        **layout(height=130 + _LANE * len(lanes)),
         barmode="overlay",
         dragmode="zoom",
     )
-    figure.update_xaxes(title="ms since the cycle began on its rank", zeroline=True, **_RULES)
+    figure.update_xaxes(title="ms since the cycle began on its rank", zeroline=True, **RULES)
     figure.update_yaxes(
         tickvals=list(lanes.values()),
         ticktext=[html.escape(lane, quote=False) for lane in lanes],
@@ -227,7 +234,8 @@ def _text(row: Op | Call, names: Mapping[str, str]) -> str:
     return f"{label(row.name)}<br>{names[row.stage]}, {activity}<br>{time_text(row.ns)}, {delay}"
 
 
-def _layout(height: int) -> dict[str, Any]:
+def layout(height: int) -> dict[str, Any]:
+    """What all figures have in common: no ground of their own, so that light and dark fit."""
     return {
         "template": "none",
         "height": height,

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from string import Template
 from typing import Final
 
-import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from specscope import __version__
@@ -26,32 +24,19 @@ from specscope.dashboards import (
     sections,
     throughput_sections,
 )
-from specscope.dashboards.cycle_slice import CycleSlice, chosen_cycles, parts_of
-from specscope.dashboards.figures import MOST_BARS, parts_figure, timeline_figure
-from specscope.dashboards.grid import Grid
+from specscope.dashboards.cycle_slice import CycleSlice, chosen_cycles
+from specscope.dashboards.figures import MOST_BARS
+from specscope.dashboards.figures_ranks import sizes_panel, skew_panel
+from specscope.dashboards.figures_run import activity_panel, cycles_panel
+from specscope.dashboards.html_blocks import bullets, escape, figure_block, table
+from specscope.dashboards.html_cycle import DRAW, MORE, cycle_section, more_cycles
 from specscope.dashboards.palette import stage_colour
 from specscope.dashboards.safe_text import clean, clean_lines
-from specscope.dashboards.units import count_text, time_text
 
 _MOST_ACTIVITIES: Final = 5
 # A page stays below this; of it Plotly takes 4.8 MB.
 MOST_BYTES: Final = 8_000_000
 _FEWEST_BARS: Final = 100
-# What JSON may not hold inside a page: a closing tag, an entity, and line ends of JavaScript.
-_JSON_ESCAPES: Final = str.maketrans(
-    {c: f"\\u{ord(c):04x}" for c in ("<", ">", "&", "\u2028", "\u2029")}
-)
-
-_DRAW: Final = """
-document.querySelectorAll("script[type='application/json']").forEach(function (data) {
-  var figure = JSON.parse(data.textContent);
-  Plotly.newPlot(data.dataset.target, figure.data, figure.layout, {
-    responsive: true, displaylogo: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"]
-  });
-});
-"""
-
 _STYLE: Final = """
 :root { color-scheme: light dark; --text: #1c1c1c; --soft: #5f5f5f; --line: #dddddd;
   --page: #ffffff; --card: #f6f6f4; }
@@ -89,11 +74,11 @@ _PAGE: Final = Template("""<!DOCTYPE html>
 <meta name="generator" content="specscope $version">
 <title>$title</title>
 <style>$style</style>
-<script>$library</script>
 </head>
 <body>
 $body
 <p class="soft">specscope $version. This page is complete: it makes no network request.</p>
+<script>$library</script>
 <script>$draw</script>
 </body>
 </html>
@@ -113,20 +98,21 @@ def html_page(report: Report, cycle: int | None = None) -> str:
         if bars < _FEWEST_BARS:
             break
         bars //= 2
-    return page
+    room = MOST_BYTES - len(page.encode())
+    return page.replace(MORE, more_cycles(report, pieces, bars, room) if pieces else "")
 
 
 def _page(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> str:
     library = get_plotlyjs()
     head = clean(report.verdict.headline)
     return _PAGE.substitute(
-        policy=_policy(library, _DRAW),
+        policy=_policy(library, DRAW),
         version=__version__,
-        title=_escape(f"{head} - specscope"),
+        title=escape(f"{head} - specscope"),
         style=_STYLE,
         library=library,
         body="\n".join(_body(report, pieces, asked, bars)),
-        draw=_DRAW,
+        draw=DRAW,
     )
 
 
@@ -147,17 +133,18 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
         yield from _warnings(report)
     stages = sections.stage_grid(report)
     if stages is not None:
-        yield _table(stages)
-        yield from (f"<p>{_escape(line)}</p>" for line in sections.below_the_stages(report))
+        yield table(stages)
+        yield from (f"<p>{escape(line)}</p>" for line in sections.below_the_stages(report))
     given = throughput_sections.throughput_lines(report)
     if given:
         yield "<h2>What the cycle gives</h2>"
-        yield _bullets(given)
+        yield bullets(given)
     for line in rank_sections.group_lines(report):
-        yield f"<h2>All ranks together</h2><p>{_escape(line)}</p>"
+        yield f"<h2>All ranks together</h2><p>{escape(line)}</p>"
     yield from _causes(report)
     if pieces:
-        yield from _cycle(report, pieces, asked, bars)
+        yield from cycle_section(report, pieces, asked, bars)
+    yield from _panels(report, pieces[0].number if pieces else None)
     every_rank = max(len(sections.rank_numbers(report)), 1)
     grids = [
         *sections.rank_grids(report, every_rank),
@@ -168,9 +155,9 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
         sections.idle_grid(report),
         sections.other_cycles_grid(report),
     ]
-    yield from (_table(grid) for grid in grids if grid is not None)
+    yield from (table(grid) for grid in grids if grid is not None)
     yield "<h2>What this stands on</h2>"
-    yield _bullets(
+    yield bullets(
         [
             *sections.coverage_lines(report),
             *rank_lines.clock_lines(report),
@@ -180,11 +167,11 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
     )
     files = sections.file_grid(report)
     if files is not None:
-        yield _table(files)
-    yield _bullets(f"left out: {line}" for line in sections.listed_lines(report))
+        yield table(files)
+    yield bullets(f"left out: {line}" for line in sections.listed_lines(report))
     if report.verdict.recapture:
         call = "\n".join(clean_lines(report.verdict.recapture))
-        yield f"<h2>{_escape(sections.recapture_lead(report))}</h2><pre>{_escape(call)}</pre>"
+        yield f"<h2>{escape(sections.recapture_lead(report))}</h2><pre>{escape(call)}</pre>"
 
 
 def _verdict(report: Report) -> Iterator[str]:
@@ -194,10 +181,10 @@ def _verdict(report: Report) -> Iterator[str]:
     if sections.is_withheld(report):
         head, details = "No verdict", [clean(reason) for reason in verdict.refused]
     colour = stage_colour(verdict.stage)
-    yield f'<div class="verdict" style="border-color: {colour}"><h1>{_escape(head)}</h1>'
-    yield from (f"<p>{_escape(line)}</p>" for line in details)
+    yield f'<div class="verdict" style="border-color: {colour}"><h1>{escape(head)}</h1>'
+    yield from (f"<p>{escape(line)}</p>" for line in details)
     if not verdict.refused:
-        yield f'<p class="soft">Confidence {_escape(sections.confidence_line(report))}.</p>'
+        yield f'<p class="soft">Confidence {escape(sections.confidence_line(report))}.</p>'
     yield "</div>"
 
 
@@ -206,102 +193,42 @@ def _causes(report: Report) -> Iterator[str]:
     if cause_sections.is_empty(report):
         return
     others = (*cause_sections.absent_lines(report), *cause_sections.open_lines(report))
-    yield f"<h2>{_escape(cause_sections.TITLE)}</h2>"
-    yield from (f"<p>{_escape(line)}</p>" for line in cause_sections.basis_lines(report))
+    yield f"<h2>{escape(cause_sections.TITLE)}</h2>"
+    yield from (f"<p>{escape(line)}</p>" for line in cause_sections.basis_lines(report))
     for block in cause_sections.cause_blocks(report):
-        yield f'<p class="cause">{_escape(block.head)}</p>'
-        yield _bullets(block.lines)
-    yield from (f'<p class="soft">{_escape(line)}</p>' for line in others)
+        yield f'<p class="cause">{escape(block.head)}</p>'
+        yield bullets(block.lines)
+    yield from (f'<p class="soft">{escape(line)}</p>' for line in others)
 
 
 def _facts(report: Report) -> str:
     found = sections.facts(report)
     known = ", ".join(f"{fact.label} {fact.text}" for fact in found if fact.text)
     unknown = [fact for fact in found if not fact.text]
-    text = _escape(known)
+    text = escape(known)
     if unknown:
         names = ", ".join(fact.label for fact in unknown)
         tell = "; ".join(dict.fromkeys(fact.tell for fact in unknown))
-        text += f"<br>unknown: {_escape(names)} ({_escape(tell)})"
+        text += f"<br>unknown: {escape(names)} ({escape(tell)})"
     return text
 
 
 def _warnings(report: Report) -> Iterator[str]:
     for note in sections.notes(report):
-        mend = f'<br><span class="soft">{_escape(clean(note.mend))}</span>' if note.mend else ""
-        yield f'<div class="warning">{_escape(clean(note.text))}{mend}</div>'
+        mend = f'<br><span class="soft">{escape(clean(note.mend))}</span>' if note.mend else ""
+        yield f'<div class="warning">{escape(clean(note.text))}{mend}</div>'
 
 
-def _cycle(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> Iterator[str]:
-    """The chosen cycle: its parts on each rank, then its ops in time."""
-    first = pieces[0]
-    lap = sections.lap(report)
-    which = "" if asked else ", the one closest to the median"
-    numbers = ", ".join(f"{piece.number} on rank {piece.rank}" for piece in pieces)
-    if len({piece.number for piece in pieces}) == 1:
-        numbers = f"number {first.number}"
-    yield f"<h2>One {lap}{_escape(which)}: {_escape(numbers)}</h2>"
-    names = sections.stage_names(report)
-    if report.blind:
-        yield (
-            f'<p class="soft">{time_text(first.ns)} on rank {first.rank}. GPU work is '
-            "missing in the trace: where nothing is drawn on a stream, something may have run.</p>"
-        )
-    else:
-        yield (
-            f'<p class="soft">{time_text(first.ns)} on rank {first.rank}. Full colour is compute, '
-            "hatched a collective, dotted a copy, light is idle; the parts sum to its length.</p>"
-        )
-        with_parts = [(piece, parts_of(report, piece)) for piece in pieces]
-        yield from _figure("parts", parts_figure(with_parts, names))
-    if not any(piece.ops for piece in pieces):
-        return
-    timeline, left_out = timeline_figure(pieces, names, bars)
-    yield (
-        '<p class="soft">The same in time: launches on the host, and what ran on each stream. '
-        "Drag to zoom, double-click to go back.</p>"
-    )
-    if left_out:
-        yield (
-            f"<p>The {count_text(left_out)} shortest ops and calls are not drawn: this page "
-            f"holds {count_text(bars)}. --cycle on the terminal shows all.</p>"
-        )
-    yield from _figure("timeline", timeline)
-
-
-def _figure(name: str, figure: go.Figure) -> Iterator[str]:
-    data = str(figure.to_json()).translate(_JSON_ESCAPES)
-    yield f'<div class="scroll"><div id="{name}"></div></div>'
-    yield f'<script type="application/json" data-target="{name}">{data}</script>'
-
-
-def _table(grid: Grid) -> str:
-    parts = []
-    if grid.title:
-        note = f' <span class="soft">{_escape(grid.note)}</span>' if grid.note else ""
-        parts.append(f"<h2>{_escape(grid.title)}{note}</h2>")
-    parts.append('<div class="scroll"><table>')
-    kinds = [' class="words"' if grid.is_left(i) else "" for i in range(len(grid.columns))]
-    if any(grid.columns):
-        cells = zip(kinds, grid.columns, strict=True)
-        parts.append("<tr>" + "".join(f"<th{k}>{_escape(c)}</th>" for k, c in cells) + "</tr>")
-    for row in grid.rows:
-        swatch = ""
-        if row.stage and not row.depth:
-            swatch = f'<span class="swatch" style="background: {stage_colour(row.stage)}"></span>'
-        inset = '<span class="inset"></span>' if row.depth else ""
-        texts = [f"{inset}{swatch}{_escape(row.cells[0])}", *map(_escape, row.cells[1:])]
-        cells = zip(kinds, texts, strict=True)
-        part = ' class="part"' if row.depth else ""
-        parts.append(f"<tr{part}>" + "".join(f"<td{k}>{t}</td>" for k, t in cells) + "</tr>")
-    parts.append("</table></div>")
-    return "\n".join(parts)
-
-
-def _bullets(lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{_escape(line)}</li>" for line in lines)
-    return f"<ul>{items}</ul>" if items else ""
-
-
-def _escape(text: str) -> str:
-    return html.escape(text, quote=True)
+def _panels(report: Report, cycle: int | None) -> Iterator[str]:
+    """The other views; one that is empty says why."""
+    for panel in (
+        cycles_panel(report),
+        activity_panel(report),
+        skew_panel(report, cycle),
+        sizes_panel(report),
+    ):
+        yield f"<h2>{escape(panel.title)}</h2>"
+        words = panel.empty if panel.figure is None else panel.note
+        yield f'<p class="soft">{escape(words)}</p>'
+        if panel.figure is not None:
+            yield from figure_block(panel.name, panel.figure)

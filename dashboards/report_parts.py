@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, rank_sections, sections
+from specscope.dashboards import graph_sections, rank_lines, rank_sections, sections
 from specscope.dashboards.app_parts import grid_part, paragraphs, warnings
 from specscope.dashboards.palette import stage_colour
 from specscope.dashboards.safe_text import clean, clean_lines
@@ -61,7 +61,7 @@ def rest_parts(report: Report) -> list[Any]:
     parts = [part for grid in grids for part in grid_part(grid)]
     lines = [
         *sections.coverage_lines(report),
-        *rank_sections.clock_lines(report),
+        *rank_lines.clock_lines(report),
         *graph_sections.graph_lines(report),
         *sections.loss_lines(report),
     ]

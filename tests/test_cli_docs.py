@@ -22,8 +22,8 @@ from specscope.ranks_cli import ranks_command
 from specscope.record_cli import record_command
 from specscope.scrub_cli import scrub_command
 from specscope.sweep_cli import sweep_command
-from specscope.whatif_cli import whatif_command
 from specscope.traces import errors
+from specscope.whatif_cli import whatif_command
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 COMMANDS, CHECKS, REPORT = (
