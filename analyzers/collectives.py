@@ -78,7 +78,8 @@ def collectives_of(one: Member, families: Callable[[Sequence[str]], list[str]]) 
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
     names = {code: ops.names[code] for code in np.unique(ops.name[rows]).tolist()}
     family = dict(zip(names, families(list(names.values())), strict=True)) if names else {}
-    rows = np.array([r for r in rows.tolist() if family[int(ops.name[r])] not in _ALONE], np.int64)
+    alone = [code for code, found in family.items() if found in _ALONE]
+    rows = rows[~np.isin(ops.name[rows], alone)] if alone else rows
     stage = np.full(len(rows), UNPLACED, np.int64)
     cycle = np.full(len(rows), -1, np.int64)
     if one.placed is not None:

@@ -57,6 +57,7 @@ def of_report(report: Report, path: str, version: str) -> Findings:
         "stages": [_stage(share) for share in report.shares],
         "idle": [asdict(row) for row in report.idle],
         "activities": [asdict(row) for row in report.activities],
+        "causes": list(_causes(report)),
         "rank_stages": [_plain(vars(row)) for row in report.group.rows] if report.group else [],
         "losses": list(_losses(report.run)),
         "notes": [_plain(vars(note)) for note in report.warnings],
@@ -125,7 +126,7 @@ def _run(report: Report, path: str, version: str, recorded: datetime | None) -> 
     verdict, facts = report.verdict, report.facts
     leading = [row for row in report.cycles if row.leads]
     interval = verdict.interval or (None, None)
-    group = report.group
+    group, rate = report.group, report.throughput
     return {
         "path": text(path),
         "outcome": REFUSED if verdict.withheld else ANSWERED,
@@ -149,6 +150,9 @@ def _run(report: Report, path: str, version: str, recorded: datetime | None) -> 
         "accept_length": _number(facts.get("accept_length")),
         "simulated_acceptance": _text(facts.get("simulated_acceptance")),
         "tokens_per_second": _number(facts.get("tokens_per_second")),
+        "baseline_step_ns": rate.baseline.step_ns if rate and rate.baseline else None,
+        "break_even": rate.break_even if rate else None,
+        "speed_up": rate.speed_up if rate else None,
         "recorded_at": recorded,
         "ranks": len(report.run.ranks),
         "speculates": report.speculates,
@@ -211,6 +215,18 @@ def _stage(share: StageShare) -> Row:
         "unprofiled_share_low": low,
         "unprofiled_share_high": high,
     }
+
+
+def _causes(report: Report) -> Iterator[Row]:
+    for one in report.causes.findings if report.causes else ():
+        yield {
+            "id": one.id,
+            "title": text(one.cause.title),
+            "state": one.state,
+            "gain": one.gain,
+            "signs": text("; ".join(one.signs)),
+            "missing": ", ".join(one.missing),
+        }
 
 
 def _losses(run: Run) -> Iterator[Row]:

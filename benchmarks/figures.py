@@ -27,11 +27,14 @@ class Bench(Protocol):
     def export(self) -> str:
         """An export of Nsight Systems: 1 million kernels, as many ranges, 2 million calls."""
 
+    def ranks(self, count: int) -> str:
+        """A folder with so many ranks of one run, each a trace of the standard size."""
+
     def forget_pages(self, path: str) -> None:
         """Put the file into the page cache afresh: there, and never yet mapped."""
 
     def drop(self, path: str) -> None:
-        """Delete a trace that was large and is no longer needed."""
+        """Delete a trace that was large, or a folder of ranks, that is no longer needed."""
 
     def text_bytes(self, path: str) -> int:
         """Size of the text that it was made with."""
@@ -174,6 +177,50 @@ def two_cores(bench: Bench) -> Iterator[Figure]:
     said = f"{figure.measured} (scan alone {scans[0] / scans[1]:.2f})"
     free = min(free, bench.free_cores())
     yield _if_free(replace(figure, measured=said), free, 2)
+
+
+@benchmark
+def ranks(bench: Bench) -> Iterator[Figure]:
+    """Eight ranks of one run on two cores, against one of them: memory, CPU, both cores busy."""
+    count = 2 if bench.quick else 8
+    folder = bench.ranks(count)
+    alone = bench.trace()
+    free = bench.free_cores()
+    repeat = 1 if bench.quick else 3
+    one: Results = []
+    every: Results = []
+    for _ in range(repeat):  # taking turns, since others slow both
+        one += bench.measure("read", alone, repeat=1, cores=2, verdict=True)
+        every += bench.measure("read", folder, repeat=1, cores=2, verdict=True)
+    free = min(free, bench.free_cores())
+    bench.drop(folder)
+    peak = max(
+        max(found["peak_bytes"], found["held_bytes"] + found["verdict"]["peak_bytes"])
+        for found in every
+    )
+    title = f"{count} ranks"
+    yield _at_most(
+        f"memory ({title})", "peak above start-up, the verdict included", peak / 1e9, 3, "GB"
+    )
+    limit = count + 0.5
+    reading = middle(every, "cpu_s"), middle(one, "cpu_s")
+    yield _at_most(
+        f"read ({title})", "CPU s against one rank", reading[0] / reading[1], limit, "times"
+    )
+    whole = [
+        read + middle(found, "verdict.cpu_s")
+        for read, found in zip(reading, (every, one), strict=True)
+    ]
+    yield _at_most(
+        f"verdict ({title})",
+        "CPU s against one rank, all ranks together included",
+        whole[0] / whole[1],
+        limit,
+        "times",
+    )
+    busy = max(found["cpu_s"] / (2 * found["wall_s"]) for found in every)
+    figure = _at_least(f"cores ({title})", "of two cores busy while reading", 100 * busy, 85, "%")
+    yield _if_free(figure, free, 2)
 
 
 @benchmark

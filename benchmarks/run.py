@@ -83,6 +83,20 @@ class Runner:
         _warm(path)
         return str(path)
 
+    def ranks(self, count: int) -> str:
+        """See figures.Bench."""
+        folder = self._folder / f"ranks-{count}"
+        folder.mkdir(exist_ok=True)
+        source = self._options.source or generate.find_recording(generate.EAGLE3)[0]
+        for rank in range(count):
+            path = folder / f"1700000000-TP-{rank}.trace.json"
+            if not path.exists():
+                say(f"making {folder.name}/{path.name}")
+                # All of one rank's recording, so that their collectives are the same.
+                generate.generate(source, path, self._standard, rank=rank, ranks=count)
+            _warm(path)
+        return str(folder)
+
     def forget_pages(self, path: str) -> None:
         """See figures.Bench."""
         if hasattr(os, "posix_fadvise"):
@@ -93,7 +107,9 @@ class Runner:
 
     def drop(self, path: str) -> None:
         """See figures.Bench."""
-        if self._text[path] >= LARGE:
+        if Path(path).is_dir():
+            shutil.rmtree(path)
+        elif self._text[path] >= LARGE:
             Path(path).unlink()
 
     def text_bytes(self, path: str) -> int:

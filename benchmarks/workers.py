@@ -81,7 +81,8 @@ def needed(path: str, times: float) -> int:
 
     Up to 1 GB more, since what is freed last need not be what is handed out next.
     """
-    text = Path(path).stat().st_size * (25 if path.endswith(".gz") else 1)
+    files = Path(path).iterdir() if Path(path).is_dir() else [Path(path)]
+    text = sum(file.stat().st_size for file in files) * (25 if path.endswith(".gz") else 1)
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return int(min(text * times + min(2 * text, 1_000_000_000), free * 0.8))
 

@@ -100,6 +100,10 @@ def test_the_figures_are_those_of_the_report(run: Run, tmp_path: Path, one: Path
     assert list(rows(tmp_path, "rank_stages")["wait_ns"]) == [
         row.wait_ns for row in report.group.rows
     ]
+    assert report.causes is not None
+    assert list(rows(tmp_path, "causes")["id"]) == [one.id for one in report.causes.findings]
+    assert report.throughput is not None
+    assert found["accept_length"] == report.throughput.acceptance.accept_length  # type: ignore[union-attr]
     assert len(rows(tmp_path, "notes")) == len(report.warnings) == found["notes"]
     assert rows(tmp_path, "losses")["count"].sum() == found["losses"]
 

@@ -50,6 +50,9 @@ RUNS = _schema(
     ("accept_length?", _NUMBER, "tokens a sequence and cycle, the bonus token included"),
     ("simulated_acceptance?", _TEXT, "what the server was told to accept, where it was"),
     ("tokens_per_second?", _NUMBER, "of the batch, without a profiler"),
+    ("baseline_step_ns?", _NUMBER, "a plain step of the same server, without speculation"),
+    ("break_even?", _NUMBER, "accept length at which speculation equals the plain step"),
+    ("speed_up?", _NUMBER, "against plain decoding: above 1 speculation wins"),
     ("recorded_at?", pa.timestamp("ms", "UTC"), "begin of the recording"),
     ("ranks", _COUNT, "ranks that were read"),
     ("speculates?", pa.bool_(), "are there cycles of speculation?"),
@@ -125,6 +128,15 @@ ACTIVITIES = _schema(
     ("cycle_share", _NUMBER, "of the cycle"),
 )
 
+CAUSES = _schema(
+    ("id", _TEXT, "C1, C2, ... (docs/causes.md)"),
+    ("title", _TEXT, "cause in words"),
+    ("state", _TEXT, "seen, suspected, open, absent"),
+    ("gain?", _NUMBER, "at most this times the tokens a second; null: no bound"),
+    ("signs", _TEXT, "signs with their figures, separated by `; `"),
+    ("missing", _TEXT, "figures that are not known, comma-separated"),
+)
+
 RANK_STAGES = _schema(
     ("rank?", _COUNT, "rank; null: the median over the ranks"),
     ("stage", _TEXT, "stage; verify holds accept"),
@@ -162,6 +174,7 @@ FINDINGS: Final = {
     "stages": STAGES,
     "idle": IDLE,
     "activities": ACTIVITIES,
+    "causes": CAUSES,
     "rank_stages": RANK_STAGES,
     "losses": LOSSES,
     "notes": NOTES,
