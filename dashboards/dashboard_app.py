@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from specscope.dashboards import dashboard_side as side_of
@@ -11,7 +11,7 @@ from specscope.dashboards.app_guard import Access
 from specscope.dashboards.app_page import guarded, new_page
 from specscope.dashboards.app_runs import Shown
 from specscope.dashboards.app_server import Application
-from specscope.dashboards.app_state import SIDES, Side, fragment, whole
+from specscope.dashboards.app_state import SIDES, Side, fragment, kept, whole
 from specscope.dashboards.dashboard_moves import moved
 from specscope.traces.errors import UsageError
 
@@ -35,6 +35,8 @@ def dashboard_app(runs: Sequence[Shown], access: Access | None = None) -> Applic
 
     access = access or Access()
     page = new_page("specscope", access)
+    for number in range(len(runs)):
+        _texts(runs, number)  # the tables behind them are made here, before the first look
     page.layout = html.Main(
         [
             html.H1("specscope"),
@@ -194,7 +196,7 @@ def _texts(runs: Sequence[Shown], value: Any) -> tuple[list[Any], list[Any]]:
 def _picked(runs: Sequence[Shown], data: Any) -> list[Any]:
     from dash import no_update
 
-    side = read_side(runs, data, {})
+    side = kept(runs, data, {})
     if side is None:
         return [no_update] * 4
     run = runs[side.run]
@@ -204,7 +206,7 @@ def _picked(runs: Sequence[Shown], data: Any) -> list[Any]:
 def _stretch(runs: Sequence[Shown], data: Any) -> tuple[Any, Any]:
     from dash import no_update
 
-    side = read_side(runs, {}, data)
+    side = kept(runs, {}, data)
     if side is None:
         return no_update, no_update
     drawn = side_of.timeline_of(runs[side.run], side)
@@ -215,7 +217,7 @@ def _stretch(runs: Sequence[Shown], data: Any) -> tuple[Any, Any]:
 
 def _saver(runs: Sequence[Shown], figure: str) -> Callable[..., Any]:
     def save(_: Any, pick: Any, window: Any) -> Any:
-        side = read_side(runs, pick, window)
+        side = kept(runs, pick, window)
         if side is None:
             return None
         text = sql_box.csv_text(side_of.rows_of(runs[side.run], side, figure))
@@ -232,21 +234,6 @@ def _saved_answer(run: Shown, sql: str | None) -> tuple[Any, str]:
     return {"content": text, "filename": "answer.csv", "type": "text/csv"}, ""
 
 
-def read_side(
-    runs: Sequence[Shown], pick: Mapping[str, Any] | None, window: Mapping[str, Any] | None
-) -> Side | None:
-    """A side from what the page sent back, which may be anything."""
-    found = {**(pick or {}), **(window or {})}
-    number = whole(found.get("run"))
-    if number is None or number >= len(runs):
-        return None
-    run = runs[number]
-    rank, cycle = whole(found.get("rank")), whole(found.get("cycle"))
-    low, high = whole(found.get("low")), whole(found.get("high"))
-    low, high = (0, run.length_ns) if low is None or high is None else (low, high)
-    return Side(number, rank if rank in run.ranks else None, cycle, low, max(high, low + 1))
-
-
 def _run(runs: Sequence[Shown], pick: Any) -> Shown:
-    side = read_side(runs, pick, {})
+    side = kept(runs, pick, {})
     return runs[0 if side is None else side.run]
