@@ -9,6 +9,7 @@ from specscope.dashboards import dashboard_side as side_of
 from specscope.dashboards import report_parts, sql_box
 from specscope.dashboards.app_guard import Access
 from specscope.dashboards.app_page import guarded, new_page
+from specscope.dashboards.app_parts import PICTURES, choice, graph_config
 from specscope.dashboards.app_runs import Shown
 from specscope.dashboards.app_server import Application
 from specscope.dashboards.app_state import SIDES, Side, fragment, kept, whole
@@ -63,6 +64,12 @@ def dashboard_app(runs: Sequence[Shown], access: Access | None = None) -> Applic
     page.callback(outputs, inputs, known)(_mover(runs))
     for name in SIDES:
         _register(page, name, runs)
+    graphs = [f"{name}-{figure}" for name in SIDES for figure, _, _ in side_of.FIGURES]
+    page.callback(
+        [Output(one, "config") for one in graphs],
+        Input("pictures", "value"),
+        prevent_initial_call=True,
+    )(lambda form: [graph_config(form)] * len(graphs))
     page.callback(
         Output("sql-answer", "children"),
         Input("sql-ask", "n_clicks"),
@@ -79,6 +86,12 @@ def dashboard_app(runs: Sequence[Shown], access: Access | None = None) -> Applic
         prevent_initial_call=True,
     )(lambda _, sql, pick: _saved_answer(_run(runs, pick), sql))
     return guarded(page, access)
+
+
+def _pictures() -> Any:
+    """What the camera of a figure saves."""
+    names = [{"label": name.upper(), "value": name} for name in PICTURES]
+    return choice("pictures", "Pictures as", names, PICTURES[0])
 
 
 def _sql_layout() -> list[Any]:

@@ -189,6 +189,24 @@ def test_the_rows_of_a_figure_are_saved_as_csv(page: Watched) -> None:
     assert len(text.splitlines()) == 1 + len(rows)
 
 
+def test_figures_are_saved_as_png_and_svg(page: Watched) -> None:
+    """By the camera that Plotly puts on each figure."""
+    with page.page.expect_download() as found:
+        page.page.click("#a-parts [data-title^='Download plot']")
+    assert Path(found.value.path()).read_bytes().startswith(b"\x89PNG")
+    page.page.click("#pictures")
+    page.page.click("text=SVG")
+    page.until(
+        "document.querySelector('#a-parts .js-plotly-plot')._context"
+        ".toImageButtonOptions.format === 'svg'"
+    )
+    with page.page.expect_download() as found:
+        page.page.click("#a-parts [data-title^='Download plot']")
+    picture = Path(found.value.path()).read_text()
+    assert picture.startswith("<svg")
+    assert "gemm" in picture
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_are_both_readable(page: Watched, scheme: str) -> None:
     page.page.emulate_media(color_scheme=scheme)
