@@ -8,20 +8,14 @@ from typing import Any, Final
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.palette import stage_colour
 
-PICTURES: Final = ("png", "svg")
-
-
-def graph_config(picture: Any = PICTURES[0]) -> dict[str, Any]:
-    """How Plotly behaves; `picture` is what its camera saves."""
-    form = picture if picture in PICTURES else PICTURES[0]
-    return {
-        "displaylogo": False,
-        "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
-        "toImageButtonOptions": {"format": form, "scale": 2 if form == "png" else 1},
-        "showEditInChartStudio": False,
-        "plotlyServerURL": "",
-        "topojsonURL": "",
-    }
+GRAPH_CONFIG: Final = {
+    "displaylogo": False,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+    "toImageButtonOptions": {"format": "png", "scale": 2},
+    "showEditInChartStudio": False,
+    "plotlyServerURL": "",
+    "topojsonURL": "",
+}
 
 
 def grid_part(grid: Grid | None) -> list[Any]:
@@ -75,9 +69,7 @@ def choice(name: str, title: str, options: list[dict[str, str]], value: str | No
     """One of several."""
     from dash import dcc
 
-    return labelled(
-        name, title, dcc.Dropdown(options, value, id=name, clearable=False, searchable=False)
-    )
+    return labelled(name, title, dcc.Dropdown(options, id=name, clearable=False, searchable=False))
 
 
 def labelled(name: str, text: str, control: Any) -> Any:
@@ -91,5 +83,5 @@ def graph(name: str, label: str, figure: Any) -> Any:
     """A figure, with what it is called for who does not see it."""
     from dash import dcc, html
 
-    drawn = dcc.Graph(id=name, figure=figure, config=graph_config())
+    drawn = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG)
     return html.Figure(drawn, **{"aria-label": label})

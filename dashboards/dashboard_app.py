@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from string import Template
 from typing import Any
 
 from specscope.dashboards import dashboard_side as side_of
 from specscope.dashboards import report_parts, sql_box
 from specscope.dashboards.app_guard import Access
 from specscope.dashboards.app_page import guarded, new_page
-from specscope.dashboards.app_parts import PICTURES, choice, graph_config
 from specscope.dashboards.app_runs import Shown
 from specscope.dashboards.app_server import Application
 from specscope.dashboards.app_state import SIDES, Side, fragment, kept, whole
@@ -28,6 +28,11 @@ _MOVES = (
     ("cycles", "clickData"),
     ("timeline", "relayoutData"),
 )
+_SAVE_SVG = Template("""function (clicks) {
+  const one = document.querySelector("#$graph .js-plotly-plot");
+  Plotly.downloadImage(one, {format: "svg", filename: "$file", width: one.offsetWidth,
+    height: one.offsetHeight});
+}""")
 
 
 def dashboard_app(runs: Sequence[Shown], access: Access | None = None) -> Application:
@@ -64,12 +69,6 @@ def dashboard_app(runs: Sequence[Shown], access: Access | None = None) -> Applic
     page.callback(outputs, inputs, known)(_mover(runs))
     for name in SIDES:
         _register(page, name, runs)
-    graphs = [f"{name}-{figure}" for name in SIDES for figure, _, _ in side_of.FIGURES]
-    page.callback(
-        [Output(one, "config") for one in graphs],
-        Input("pictures", "value"),
-        prevent_initial_call=True,
-    )(lambda form: [graph_config(form)] * len(graphs))
     page.callback(
         Output("sql-answer", "children"),
         Input("sql-ask", "n_clicks"),
@@ -86,12 +85,6 @@ def dashboard_app(runs: Sequence[Shown], access: Access | None = None) -> Applic
         prevent_initial_call=True,
     )(lambda _, sql, pick: _saved_answer(_run(runs, pick), sql))
     return guarded(page, access)
-
-
-def _pictures() -> Any:
-    """What the camera of a figure saves."""
-    names = [{"label": name.upper(), "value": name} for name in PICTURES]
-    return choice("pictures", "Pictures as", names, PICTURES[0])
 
 
 def _sql_layout() -> list[Any]:
@@ -196,6 +189,12 @@ def _register(page: Any, name: str, runs: Sequence[Shown]) -> None:
             State(f"{name}-window", "data"),
             prevent_initial_call=True,
         )(_saver(runs, figure))
+        # Plotly's camera saves a PNG; the same in the browser as SVG.
+        page.clientside_callback(
+            _SAVE_SVG.substitute(graph=f"{name}-{figure}", file=figure),
+            Input(f"{name}-{figure}-svg", "n_clicks"),
+            prevent_initial_call=True,
+        )
 
 
 def _texts(runs: Sequence[Shown], value: Any) -> tuple[list[Any], list[Any]]:
