@@ -235,7 +235,7 @@ def test_names_from_a_trace_are_text(browser: Any) -> None:
 def test_runs_without_ops_or_without_cycles_open_and_say_so(browser: Any) -> None:
     from specscope.dashboards.dashboard_app import dashboard_app
 
-    cases = ("b10_no_gpu_events.json", "a01_plain.json")
+    cases = ("b10_no_gpu_events.json", "n01_kernel_names.json")
     runs = [shown(shared_path("cases", case)) for case in cases]
     access = Access()
     with served(dashboard_app(runs, access)) as server, watched(browser) as page:
