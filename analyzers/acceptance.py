@@ -20,12 +20,14 @@ class Acceptance:
     simulated: bool = False  # drawn by the server, not earned by a draft
     by_position: tuple[float, ...] = ()  # P(position i accepted), i = 1..k; empty: unknown
     cycles: float | None = None  # verify passes of a sequence that it was counted over
+    rate: float | None = None  # accepted over proposed draft tokens; no bonus token in it
+    convention: str = ""  # what the source counts, where it is not plain
 
     @property
     def conditional(self) -> tuple[float | None, ...]:
         """P(position i accepted, given i - 1); None after a position that was never accepted."""
-        before = (1.0, *self.by_position[:-1])
-        pairs = zip(self.by_position, before, strict=True)
+        before = (1.0, *self.by_position)
+        pairs = zip(self.by_position, before, strict=False)  # the last has none behind it
         return tuple(own / last if last > 0 else None for own, last in pairs)
 
     @property

@@ -6,26 +6,51 @@ that before the cycle log of specscope's hooks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from specscope.analyzers.acceptance import Acceptance, by_position_of
+from specscope.analyzers.acceptance import Acceptance, by_position_of, length_of_counts
 from specscope.analyzers.inputs import Inputs
 from specscope.analyzers.unprofiled import Reference
+from specscope.traces.accept_rates import rate_of_drafts
 from specscope.traces.run import RankTables, Run
+from specscope.traces.served import SGLANG, Served
 
 
 def sources(run: Run, reference: Reference, inputs: Inputs, k: int | None) -> list[Acceptance]:
     """What is known of acceptance, best source first."""
     simulated = bool(run.context.get("simulated_acceptance"))
     # The server that wrote a log is the one whose run.json says that it simulates.
-    named = [replace(one, simulated=one.simulated or simulated) for one in inputs.acceptances]
-    return [*_of_option(reference), *named, *_of_run(run, k, simulated)]
+    named = [of_served(one, run.context, k, simulated) for one in inputs.served]
+    known = [one for one in named if one is not None]
+    return [*_of_option(reference), *known, *_of_run(run, k, simulated)]
+
+
+def of_served(
+    one: Served, context: Mapping[str, Any], k: int | None, simulated: bool
+) -> Acceptance | None:
+    """What a text of a server says; None where its cycles can be known by k only, and k is not."""
+    length, cycles = one.accept_length, one.cycles
+    if length is None:
+        if not one.drafted or k is None:
+            return None
+        cycles = one.drafted / k
+        length = length_of_counts(cycles, one.accepted or 0.0)
+    positions = one.by_position
+    if positions and k is not None and len(positions) < k:
+        # A histogram ends at the longest run it saw.
+        positions += (0.0,) * (k - len(positions))
+    rate = one.accepted / one.drafted if one.drafted and one.accepted is not None else None
+    if rate is None and one.rate is not None and one.engine == SGLANG:
+        version = context.get("engine_version")
+        rate = rate_of_drafts(one.rate, version, k, context.get("draft_tokens"))
+    return Acceptance(
+        length, one.source, one.simulated or simulated, positions, cycles, rate, one.convention
+    )
 
 
 def _of_option(reference: Reference) -> Iterator[Acceptance]:

@@ -13,12 +13,15 @@ import pyarrow as pa
 from specscope.analyzers import (
     activities,
     attribution,
+    causes,
     coverage,
     cycles,
     evidence_log,
     recapture,
     refusals,
     rows,
+    signs,
+    stage_parts,
     stages,
     verdict,
     warnings,
@@ -29,10 +32,12 @@ from specscope.analyzers.columns import Bool
 from specscope.analyzers.inputs import Inputs
 from specscope.analyzers.report import Report, Unprofiled
 from specscope.analyzers.report_tables import Tables
-from specscope.analyzers.shares import counted
+from specscope.analyzers.shares import Counted, counted
+from specscope.analyzers.stage_parts import StageIdle
 from specscope.analyzers.statistics import median
 from specscope.analyzers.throughput_of import throughput_of
 from specscope.analyzers.unprofiled import Reference, cycle_ns
+from specscope.analyzers.verify_points import verify_by_batch
 from specscope.analyzers.words import EVIDENCE, percent
 from specscope.traces.run import Note, RankTables, Run
 
@@ -68,6 +73,10 @@ def analyze(run: Run, options: Options | None = None) -> Report:
     clock = evidence_log.clock_of(run)
     attributed = _attributed(prepared, options, clock or evidence_log.HOST)
     report = _report(run, options, prepared, attributed, clock)
+    if report.speculates:
+        found = causes.judge(signs.of(report))
+        engine, version = report.facts["engine"], report.facts["engine_version"]
+        report = replace(report, causes=causes.with_mends(found, engine, version))
     if clock != evidence_log.CUDA_EVENTS:
         return report
     by_host = _attributed(prepared, options, evidence_log.HOST)
@@ -150,16 +159,30 @@ def _report(
     group, group_tables, group_notes = _group(run, options, prepared, attributed, lead)
     cycle_rows = tuple(rows.cycle_rows(attributed, lead))
     facts = rows.facts_of(run, engine, batch, attributed)
+    usable = not decision.withheld
     throughput = (
         throughput_of(
-            run, options.reference, options.inputs, facts, shares, reference, median_ns or None
+            run,
+            options.reference,
+            options.inputs,
+            facts,
+            shares if usable else [],
+            reference,
+            median_ns if usable and median_ns else None,
+            verify_by_batch(attributed) if counts and usable else {},
         )
         if kind == "speculation"
         else None
     )
+    if throughput is not None and throughput.acceptance is not None:
+        facts |= {
+            "accept_length": throughput.acceptance.accept_length,
+            "simulated_acceptance": throughput.acceptance.simulated or None,
+        }
     found = [
         *run.notes,
         *options.inputs.notes,
+        *(options.inputs.unused() if throughput is None else []),
         *warnings.no_gpu(refusals.gpu_counts(prepared)),
         *(warnings.host_bound(idle, ask=speculates and unprofiled is None)),
         *notes,
@@ -194,16 +217,28 @@ def _report(
         graphs=graphs,
         group=group,
         throughput=throughput,
+        stage_idle=_stage_idle(attributed, leading, counts),
+        launches=tuple(stage_parts.launch_rows(attributed, leading)) if not blind else (),
         tables=Tables(run, prepared, attributed, {**graph_tables, **group_tables}),
     )
 
 
 def _with_accept(options: Options) -> Reference:
     """What the user gave; the accept length from a file that was named, where none was given."""
-    given, named = options.reference, options.inputs.acceptances
+    given = options.reference
+    named = [one.accept_length for one in options.inputs.served if one.accept_length]
     if given.accept_length is not None or not named:
         return given
-    return replace(given, accept_length=named[0].accept_length)
+    return replace(given, accept_length=named[0])
+
+
+def _stage_idle(
+    attributed: list[Attribution], leading: list[Bool], counts: list[Counted]
+) -> tuple[StageIdle, ...]:
+    """Idle by stage and cause; none of a run on the CPU, nor where work is not on record."""
+    if not counts or any(one.on_host for one in attributed):
+        return ()
+    return (*stage_parts.idle_rows(counts), *stage_parts.between_rows(attributed, leading))
 
 
 def _group(

@@ -43,6 +43,16 @@ _STAGES = (*(s for s in STAGES if s != "unplaced"), "verify_only")
 
 
 @dataclass(frozen=True)
+class Vocabulary:
+    """The names that the checks of a command may use, and which of them are fractions."""
+
+    known: Callable[[str], bool]
+    names: Callable[[], list[str]]  # folded, for people
+    is_fraction: Callable[[str], bool]
+    fraction: str  # what such a figure is called
+
+
+@dataclass(frozen=True)
 class Check:
     """One check, read."""
 
@@ -62,24 +72,25 @@ class Outcome:
     dissent: tuple[int, ...]  # ranks on which it would come out the other way
 
 
-def parse(text: str) -> Check:
-    """Read one check.
+def parse(text: str, vocabulary: Vocabulary | None = None) -> Check:
+    """Read one check, by the names of `analyze` unless others are given.
 
     Raises:
         UsageError: it is not NAME OP NUMBER, or the name is unknown.
     """
+    words = vocabulary or RUN
     match = _CHECK.match(text[:200])
     if not match:
         raise UsageError(
             f"--check {text[:80]!r} is not NAME OP NUMBER; example: --check 'verify.share>=0.95'"
         )
     name = match["name"]
-    if not _known(name):
-        raise UsageError(f"--check: unknown name {name!r}; known are {', '.join(names())}")
+    if not words.known(name):
+        raise UsageError(f"--check: unknown name {name!r}; known are {', '.join(words.names())}")
     number = float(match["number"]) / (100 if match["percent"] else 1)
-    if "share" in name and not match["percent"] and abs(number) > 1:
+    if words.is_fraction(name) and not match["percent"] and abs(number) > 1:
         raise UsageError(
-            f"--check {text.strip()!r}: a share is a fraction from 0 to 1; "
+            f"--check {text.strip()!r}: {words.fraction}; "
             f"write {match['number']}% or {number / 100:g}"
         )
     return Check(text.strip(), name, match["op"], number)
@@ -98,6 +109,11 @@ def names() -> list[str]:
     ]
 
 
+def holds(check: Check, value: float) -> bool:
+    """Does the figure pass the check?"""
+    return _OPERATORS[check.op](value, check.number)
+
+
 def decide(check: Check, report: Report) -> Outcome:
     """Hold the run against one check.
 
@@ -112,11 +128,11 @@ def decide(check: Check, report: Report) -> Outcome:
     value = _value(check.name, report, None)
     if value is None:
         raise EvidenceError(f"--check {check.text}: this run has no {check.name}")
-    passed = _OPERATORS[check.op](value, check.number)
+    passed = holds(check, value)
     dissent = []
     for coverage in report.coverage:
         own = _value(check.name, report, coverage.rank)
-        if own is not None and _OPERATORS[check.op](own, check.number) != passed:
+        if own is not None and holds(check, own) != passed:
             dissent.append(coverage.rank)
     return Outcome(check, value, passed, tuple(dissent))
 
@@ -128,6 +144,14 @@ def _known(name: str) -> bool:
     if head == "idle":
         return rest == ["share"] or (len(rest) == 2 and rest[0] in CAUSES and rest[1] == "share")
     return name in ("cycle.ms", "linked.share", "placed.share", "other.share")
+
+
+RUN = Vocabulary(
+    known=_known,
+    names=names,
+    is_fraction=lambda name: "share" in name,
+    fraction="a share is a fraction from 0 to 1",
+)
 
 
 def _value(name: str, report: Report, rank: int | None) -> float | None:

@@ -33,6 +33,9 @@ _MOST_POINTS = 400
 _SURE = 5.0
 _LEAST_DRIFT_NS = 1_000.0
 _PPM = 1e6
+# Places at which a step is tried, and the part of the points that tells how well one fits.
+_STEPS = 37
+_COUNTED = 0.95
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,24 @@ def _slope(passed: Float, left: Float) -> float:
     scatter = 1.4826 * float(np.median(np.abs(rest - np.median(rest))))
     error = 1.25 * scatter / (np.sqrt(len(some)) * max(float(np.std(x)), 1.0))
     sure = abs(slope) > _SURE * error and abs(slope) * span > _LEAST_DRIFT_NS
-    return slope if sure else 0.0
+    # A clock that was set once within the capture leaves a step, which a line only smears.
+    return slope if sure and _misses(rest) < _misses_of_step(y) else 0.0
+
+
+def _misses(rest: Float) -> float:
+    """How far values lie from their median, the furthest left out."""
+    apart = np.sort(np.abs(rest - np.median(rest)))
+    return float(apart[: max(int(_COUNTED * len(apart)), 1)].mean())
+
+
+def _misses_of_step(y: Float) -> float:
+    """The same for the best of the steps: one level up to a point, another from there on."""
+    places = np.linspace(0.05, 0.95, _STEPS) * len(y)
+    return min(
+        _misses(np.concatenate((y[:at] - np.median(y[:at]), y[at:] - np.median(y[at:]))))
+        for at in np.unique(places.astype(np.int64)).tolist()
+        if 0 < at < len(y)
+    )
 
 
 def _possible(matched: Matched, clocks: Clocks, start: Int, end: Int) -> Clocks | str:

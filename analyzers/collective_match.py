@@ -127,11 +127,17 @@ def _by_launch(
 
 def _blocks(one: Collectives, shift: int) -> dict[tuple[int, int, int], list[int]]:
     """Rows by (cycle, stage, launch), each in order of time."""
-    blocks: dict[tuple[int, int, int], list[int]] = {}
-    keys = zip(one.cycle.tolist(), one.stage.tolist(), one.launch.tolist(), strict=True)
-    for row, (cycle, stage, launch) in enumerate(keys):
-        blocks.setdefault((cycle + shift, stage, launch), []).append(row)
-    return blocks
+    if not len(one.op):
+        return {}
+    keys = np.stack((one.cycle + shift, one.stage, one.launch))
+    order = np.lexsort(keys[::-1])
+    begins = np.flatnonzero(np.any(np.diff(keys[:, order], axis=1) != 0, axis=0)) + 1
+    parts = sorted(np.split(order, begins), key=lambda rows: int(rows[0]))
+    names = keys[:, [rows[0] for rows in parts]].T.tolist()
+    return {
+        (cycle, stage, launch): rows.tolist()
+        for (cycle, stage, launch), rows in zip(names, parts, strict=True)
+    }
 
 
 def _cycles_of_all(members: Sequence[Member], shift: Sequence[int]) -> range:
@@ -206,7 +212,8 @@ def _joined(
     """The matched rows side by side; those of several groups or sizes are left out."""
     if not rows:
         return "no collective is on record on every rank"
-    together = [row for row in rows if _of_one_group(collectives, row)]
+    recorded = any(ranks is not None for one in collectives for ranks in one.ranks)
+    together = [row for row in rows if _of_one_group(collectives, row)] if recorded else rows
     if not together:
         return (
             "the collectives of the ranks belong to different process groups; give the ranks of "

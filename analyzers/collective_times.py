@@ -182,19 +182,19 @@ def _way(one: Attribution, begin: Int, end: Int) -> tuple[Int, Bool]:
     order = np.argsort(segments.start, kind="stable")
     start, length = segments.start[order], segments.ns[order]
     part = _PART_OF_WHAT[one.what[order]]
+    # The segment that each time lies in; they lie side by side.
+    first, last = (
+        np.maximum(np.searchsorted(start, time, "right") - 1, 0) for time in (begin, end)
+    )
     sums = []
     for number in range(4):
         mine = part == number
         total = np.concatenate(([0], np.cumsum(np.where(mine, length, 0))))
-        sums.append(_until(start, mine, total, end) - _until(start, mine, total, begin))
+        until = total[last] + np.where(mine[last], np.maximum(end - start[last], 0), 0)
+        since = total[first] + np.where(mine[first], np.maximum(begin - start[first], 0), 0)
+        sums.append(until - since)
     inside = (begin >= one.cycles.borders[0]) & (end <= one.cycles.borders[-1])
     return np.stack(sums), inside
-
-
-def _until(start: Int, mine: Bool, total: Int, time: Int) -> Int:
-    """Nanoseconds of some segments before each time; segments lie side by side."""
-    at = np.maximum(np.searchsorted(start, time, "right") - 1, 0)
-    return total[at] + np.where(mine[at], np.maximum(time - start[at], 0), 0)
 
 
 def _part_of_what() -> Int:

@@ -109,11 +109,26 @@ def _graph_launches(rank: Rank, rows: Int, stage: Int, cycle: Int) -> Int:
         rank.calls.kind[np.maximum(call, 0)] == GRAPH_LAUNCH if len(rank.calls.kind) else False
     )
     launch = np.full(len(rows), -1, np.int64)
-    seen: dict[tuple[int, int], dict[int, int]] = {}
-    for row in np.flatnonzero(graph).tolist():
-        of = seen.setdefault((int(cycle[row]), int(stage[row])), {})
-        launch[row] = of.setdefault(int(call[row]), len(of))
+    at = np.flatnonzero(graph)
+    # Launches of one stage and cycle side by side, each with its ops in order of time.
+    order = at[np.lexsort((call[at], stage[at], cycle[at]))]
+    begins = _changes(cycle[order], stage[order], call[order])
+    first = order[begins]
+    by_time = np.lexsort((first, stage[first], cycle[first]))
+    first = first[by_time]
+    place = np.arange(len(first))
+    block = np.where(_changes(cycle[first], stage[first]), place, 0)
+    number = np.empty(len(first), np.int64)
+    number[by_time] = place - np.maximum.accumulate(block)
+    launch[order] = number[np.cumsum(begins) - 1]
     return launch
+
+
+def _changes(*columns: Int) -> Bool:
+    """Where any of the columns has another value than in the row before; so the first row."""
+    changed = np.ones(len(columns[0]), np.bool_)
+    changed[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return changed
 
 
 def _told(family: str, name: str | None) -> str:

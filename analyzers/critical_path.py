@@ -9,6 +9,7 @@ side: they sum to the cycle to the nanosecond.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -90,8 +91,10 @@ def walk(
         begins.append(begin[whole.start - more : whole.stop - more + 1])
     starts = np.stack(begins)
     borders, last = starts.max(axis=0), starts.argmax(axis=0)
-    order = [np.argsort(arrival, kind="stable") for arrival in times.arrival]
-    entered = [arrival[rows] for arrival, rows in zip(times.arrival, order, strict=True)]
+    sorts = [np.argsort(arrival, kind="stable") for arrival in times.arrival]
+    # As lists: they are looked up one by one.
+    order = [rows.tolist() for rows in sorts]
+    entered = [arrival[rows].tolist() for arrival, rows in zip(times.arrival, sorts, strict=True)]
     walked: list[tuple[int, int, int, int, int]] = []
     for index in range(len(whole)):
         low, high = int(borders[index]), int(borders[index + 1])
@@ -118,17 +121,22 @@ def _transfers(stage_of: Int, of: Int, rank: Int, since: Int, until: Int, collec
 
 
 def _walk_one(
-    begin: int, end: int, row: int, times: Times, order: Sequence[Int], entered: Sequence[Int]
+    begin: int,
+    end: int,
+    row: int,
+    times: Times,
+    order: Sequence[list[int]],
+    entered: Sequence[list[int]],
 ) -> list[tuple[int, int, int, int]]:
     """(rank, start, end, collective or -1) from the end of the cycle back to its beginning."""
     found: list[tuple[int, int, int, int]] = []
     now, jumps = end, 0
     while now > begin:
-        at = int(np.searchsorted(entered[row], now, "left")) - 1
+        at = bisect_left(entered[row], now) - 1
         if at < 0:
             found.append((row, begin, now, -1))
             break
-        collective = int(order[row][at])
+        collective = order[row][at]
         left = max(int(times.end[row, collective]), begin)
         if left < now:
             found.append((row, left, now, -1))

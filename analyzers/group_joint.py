@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specscope.analyzers import critical_path, group_sums, group_words
+from specscope.analyzers import critical_path, group_sums, group_words, idle_together
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.clocks import Clocks
 from specscope.analyzers.collective_times import Times
@@ -16,6 +16,7 @@ from specscope.analyzers.columns import Int
 from specscope.analyzers.critical_path import Paths
 from specscope.analyzers.group_parts import Split
 from specscope.analyzers.group_rows import Group, Measured
+from specscope.analyzers.idle_together import IdleSplit
 
 # Of ranks that are not in a group: earlier than any time.
 _NEVER = np.iinfo(np.int64).min // 4
@@ -49,20 +50,20 @@ def joined(
     rows = tuple(row for one in parts for row in one.rows)
     longest = max(good, key=lambda one: len(one.cycles))
     starts = [one.first_cycle for one in good if one.first_cycle is not None]
-    paths = _paths(members, known, good)
-    path, cycle_ns, critical = group_sums.path_rows(
-        numbers, paths, np.array(longest.cycles, np.int64)
-    )
+    paths, idle, steady = _together(members, known, good, longest)
+    path, cycle_ns, critical = group_sums.path_rows(numbers, paths, steady)
     return Group(
         numbers,
         sentence=group_words.sentence_of_groups(good),
         assumption="Process groups: " + "; ".join(one.assumption for one in good),
-        cycles=longest.cycles,
+        cycles=tuple(steady.tolist()),
         first_cycle=max(starts, key=lambda first: first.wait_ns, default=None),
         rows=rows,
+        fused=tuple(row for one in good for row in one.fused),
         cycle_ns=cycle_ns,
         path=path,
         critical=critical,
+        idle=idle,
         parts=tuple(parts),
         lost=split.lost,
         paths=paths,
@@ -70,24 +71,42 @@ def joined(
     )
 
 
-def _paths(
-    members: Sequence[Member], known: Sequence[Attribution | None], good: Sequence[Group]
-) -> Paths | None:
-    """The critical path over all groups; None where groups leave ranks without a common clock."""
+def _together(
+    members: Sequence[Member],
+    known: Sequence[Attribution | None],
+    good: Sequence[Group],
+    longest: Group,
+) -> tuple[Paths | None, tuple[IdleSplit, ...], Int]:
+    """The critical path over all groups, idle of all ranks, and the counted cycles.
+
+    Nothing of it where groups leave ranks without a common clock, or ranks of them are missing.
+    """
+    steady = np.array(longest.cycles, np.int64)
     usable = [one for one in known if one is not None and not one.on_host]
-    if len(usable) < len(members) or any(one.missing for one in good):
-        return None
     row_of = {one.number: row for row, one in enumerate(members)}
     measured = [one.measured for one in good if one.measured is not None]
     chained = _chained(len(members), row_of, measured)
-    if chained is None:
-        return None
+    if chained is None or len(usable) < len(members) or any(one.missing for one in good):
+        return None, (), steady
     clocks, shift = chained
     lengths = [len(one.cycles) + more for one, more in zip(usable, shift, strict=True)]
     whole = range(max(shift), max(min(lengths), *shift))
+    steady += shift[row_of[longest.ranks[0]]]
+    steady = steady[np.isin(steady, np.array(whole))]
+    bases = [one.base for one in members]
+    idle = idle_together.split(usable, bases, shift, clocks, steady)
+    stage, times = _joint_times(measured, clocks, row_of)
+    paths = critical_path.walk(usable, bases, shift, whole, stage, clocks, times)
+    return paths, idle, steady
+
+
+def _joint_times(
+    measured: Sequence[Measured], clocks: Chained, row_of: dict[int, int]
+) -> tuple[Int, Times]:
+    """Stage and times of the collectives of all groups; ranks never come to those of others."""
     arrival, end, last, stage = [], [], [], []
     for one in measured:
-        shape = len(members), len(one.matched)
+        shape = len(row_of), len(one.matched)
         at, left = np.full(shape, _NEVER), np.full(shape, _NEVER)
         for source, number in enumerate(one.matched.ranks):
             row = row_of[number]
@@ -100,8 +119,7 @@ def _paths(
     nothing = np.zeros(sum(map(len, stage)), np.int64)
     joint = np.concatenate(arrival, axis=1), np.concatenate(end, axis=1), np.concatenate(last)
     times = Times(joint[0], joint[1], joint[0], joint[2], nothing - 1, nothing, nothing, nothing)
-    bases = [one.base for one in members]
-    return critical_path.walk(usable, bases, shift, whole, np.concatenate(stage), clocks, times)
+    return np.concatenate(stage), times
 
 
 def _chained(

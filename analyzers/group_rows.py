@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import nan
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from specscope.analyzers.collective_match import Matched
     from specscope.analyzers.collective_times import Times
     from specscope.analyzers.critical_path import Paths
+    from specscope.analyzers.fused_bounds import FusedBound
+    from specscope.analyzers.idle_together import IdleSplit
     from specscope.analyzers.message_sizes import Sizes
 
 
@@ -36,6 +39,15 @@ class RankStage:
     cause_share: float | None  # of its lateness, explained by that cause
     end_skew_ns: float | None  # median of its end less the mean of all ranks' ends
     group: str | None = None  # process group, where there are several
+    # 95 % intervals of the medians above, over the counted cycles.
+    wait_low_ns: float = nan
+    wait_high_ns: float = nan
+    transfer_low_ns: float = nan
+    transfer_high_ns: float = nan
+    wait_share_low: float = nan
+    wait_share_high: float = nan
+    transfer_share_low: float = nan
+    transfer_share_high: float = nan
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,8 @@ class Group:
     path: tuple[PathRow, ...] = ()  # the largest first
     critical: tuple[tuple[int, int], ...] = ()  # rank, cycles in which most of the path is its own
     bandwidth: Bandwidth | None = None  # None where the ranks do not correspond
+    fused: tuple[FusedBound, ...] = ()  # what of all-reduces fused with norm is the wire's
+    idle: tuple[IdleSplit, ...] = ()  # of each rank: while others work, while nobody does
     measured: Measured | None = field(repr=False, default=None)
     title: str = ""  # of one of several process groups
     missing: tuple[int, ...] = ()  # its ranks that were not read

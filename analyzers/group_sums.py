@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from specscope.analyzers.collectives import Member
 from specscope.analyzers.columns import Bool, Int
 from specscope.analyzers.critical_path import PATH_WHATS, Paths
 from specscope.analyzers.group_rows import FirstCycle, PathRow, RankStage
+from specscope.analyzers.statistics import Float, bootstrap, interval
 from specscope.analyzers.words import ACCEPT, STAGES, STATES, VERIFY
 
 # The first cycle is left out when a rank waits this much longer in it than in the median cycle.
@@ -91,6 +93,7 @@ def stage_rows(
         lateness = np.where(mine & (times.late >= 0), times.late_ns, 0)
         in_all = max(int(lateness.sum()), 1)
         of_ranks = []
+        draws: dict[str, list[Float]] = {}
         for row, one in enumerate(members):
             assert one.cycles is not None
             ns = np.maximum(one.cycles.ns[steady - shift[row]], 1)
@@ -98,15 +101,23 @@ def stage_rows(
             transfer = _by_cycle(matched, times.transfer[row], mine, steady)
             late = mine & (times.late == row)
             cause, share = _main_cause(times, late)
+            by_cycle = {
+                "wait_ns": wait,
+                "transfer_ns": transfer,
+                "wait_share": wait / ns,
+                "transfer_share": transfer / ns,
+            }
+            for name, values in by_cycle.items():
+                draws.setdefault(name, []).append(bootstrap(values.astype(np.float64)))
             of_ranks.append(
                 RankStage(
                     rank=matched.ranks[row],
                     stage=STAGES[code],
                     calls=calls,
-                    wait_ns=float(np.median(wait)),
-                    transfer_ns=float(np.median(transfer)),
-                    wait_share=float(np.median(wait / ns)),
-                    transfer_share=float(np.median(transfer / ns)),
+                    wait_ns=float(np.median(by_cycle["wait_ns"])),
+                    transfer_ns=float(np.median(by_cycle["transfer_ns"])),
+                    wait_share=float(np.median(by_cycle["wait_share"])),
+                    transfer_share=float(np.median(by_cycle["transfer_share"])),
                     fused=fused,
                     late_share=float(late.sum() / mine.sum()),
                     late_ns=float(np.median(_by_cycle(matched, lateness, late, steady))),
@@ -114,13 +125,25 @@ def stage_rows(
                     cause=cause,
                     cause_share=share,
                     end_skew_ns=float(np.median(skew[row][mine])),
+                    **_intervals({name: of[-1] for name, of in draws.items()}),
                 )
             )
-        rows += [_over_ranks(of_ranks), *of_ranks]
+        # All ranks lived through the same cycles, so a draw takes the same ones of each.
+        joint = {name: np.median(np.stack(of), axis=0) for name, of in draws.items()}
+        rows += [_over_ranks(of_ranks, _intervals(joint)), *of_ranks]
     return rows
 
 
-def _over_ranks(rows: Sequence[RankStage]) -> RankStage:
+def _intervals(draws: Mapping[str, Float]) -> dict[str, Any]:
+    """The ends of each figure's interval, named as `RankStage` has them."""
+    found: dict[str, Any] = {}
+    for name, values in draws.items():
+        stem, unit = (name[:-3], "_ns") if name.endswith("_ns") else (name, "")
+        found[f"{stem}_low{unit}"], found[f"{stem}_high{unit}"] = interval(values)
+    return found
+
+
+def _over_ranks(rows: Sequence[RankStage], intervals: Mapping[str, Any]) -> RankStage:
     first = rows[0]
 
     def middle(name: str) -> float:
@@ -141,6 +164,7 @@ def _over_ranks(rows: Sequence[RankStage]) -> RankStage:
         cause=None,
         cause_share=None,
         end_skew_ns=None,
+        **intervals,
     )
 
 

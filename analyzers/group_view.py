@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from specscope.analyzers import (
     bandwidth,
     collective_times,
     collectives,
     critical_path,
+    fused_bounds,
     group_gates,
     group_joint,
     group_parts,
     group_sums,
     group_words,
+    idle_together,
     message_sizes,
     process_groups,
 )
@@ -33,7 +37,7 @@ from specscope.traces.run import Note, Run
 # With so few steady cycles the first is not left out.
 _FEWEST_CYCLES = 3
 # Notes of the assembly that say that the files are not of one capture.
-_NOT_ONE_RUN = ("times_apart", "world_size_differs")
+_NOT_ONE_RUN = ("times_apart", "world_size_differs", "rank_beyond_world")
 
 
 def together(
@@ -76,7 +80,10 @@ def together(
     if len(found.parts) == 1 and len(found.parts[0].who) == len(members) and not found.lost:
         part = found.parts[0]
         missing = group_gates.missing_of(part.group.ranks, numbers)
-        assumption = f"The {len(numbers)} ranks read are one process group{_known_by(part)}"
+        whole = (
+            f"of one process group of {len(part.group.ranks)}" if missing else "one process group"
+        )
+        assumption = f"The {len(numbers)} ranks read are {whole}{_known_by(part)}"
         return _one(work, members, known, part.collectives, missing, assumption)
     return group_joint.joined(
         members, known, found, [_part(work, members, known, part) for part in found.parts]
@@ -118,8 +125,15 @@ def _part(
         work, own, [known[index] for index in part.who], part.collectives, missing, assumption
     )
     rows = tuple(replace(row, group=part.group.title) for row in found.rows)
+    fused = tuple(replace(row, group=part.group.title) for row in found.fused)
     return replace(
-        found, title=part.group.title, rows=rows, missing=tuple(missing), path=(), critical=()
+        found,
+        title=part.group.title,
+        rows=rows,
+        fused=fused,
+        missing=tuple(missing),
+        path=(),
+        critical=(),
     )
 
 
@@ -151,6 +165,10 @@ def _one(
     rates = bandwidth.rates(matched, times, sizes, size)
     measured = Measured(matched, clocks, times, paths, members[0].base, sizes, rates, shift)
     group = _group(members, measured, whole, work.lead, assumption)
+    if len(usable) == len(members):
+        steady = np.array(group.cycles, np.int64)
+        idle = idle_together.split(usable, [one.base for one in members], shift, clocks, steady)
+        group = replace(group, idle=idle)
     lacks = group_gates.incomplete(missing, numbers)
     return replace(group, sentence=lacks) if lacks and group.sentence else group
 
@@ -228,6 +246,7 @@ def _group(
         path=path,
         critical=critical,
         bandwidth=bandwidth.table(matched, times, measured.sizes, measured.rates, cycles),
+        fused=tuple(fused_bounds.bounds(matched, times, measured.sizes, steady)),
         measured=measured,
     )
 

@@ -13,7 +13,8 @@ from specscope.analyzers.words import percent
 SMALL = 0.05
 # One outweighs the other from this ratio on.
 OUTWEIGHS = 2.0
-# A rank with less of the lateness of a stage than this is not the late one.
+# A rank with no more of the lateness of a stage than this is not the late one, and a cause with
+# no more of a rank's lateness is not called most of it.
 MOSTLY = 0.5
 # Process groups that the sentence names.
 _MOST_GROUPS = 4
@@ -111,9 +112,12 @@ def _who(rows: Sequence[RankStage]) -> str:
     )
     if worst is None or late is None or not late.late_share:
         return "; the ranks are late in turn"
-    if (late.lateness_share or 0.0) < MOSTLY:
+    if (late.lateness_share or 0.0) <= MOSTLY:
         return "; the ranks are late in turn"
-    why = f", mostly because {_WHY[late.cause]}" if late.cause in _WHY else ""
+    why = ""
+    if late.cause in _WHY:
+        mostly = "mostly" if (late.cause_share or 0.0) > MOSTLY else "partly"
+        why = f", {mostly} because {_WHY[late.cause]}"
     of = f" of {worst[0]}" if worst[0] else ""
     return (
         f"; in {worst[1].replace('_', '-')}{of} rank {late.rank} is late, by "

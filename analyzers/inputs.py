@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from specscope.analyzers.acceptance import Acceptance
 from specscope.traces.run import Note
+from specscope.traces.served import Served
+from specscope.traces.server_metrics import DeviceSeconds
 
 if TYPE_CHECKING:
     from specscope.analyzers.report import Report
@@ -16,11 +17,27 @@ if TYPE_CHECKING:
 class Inputs:
     """Files and addresses that were given by options, read.
 
-    `acceptances`: what each says of acceptance, in the order of trust. `plain`: the report of a
-    run of the same server without speculation. `notes`: what of the files could not be read.
+    `served`: what each says of acceptance, in the order of trust. `device`: the engine's own
+    times. `plain`: the report of a run of the same server without speculation. `notes`: what of
+    the files could not be read.
     """
 
-    acceptances: tuple[Acceptance, ...] = ()
+    served: tuple[Served, ...] = ()
+    device: DeviceSeconds | None = None
     plain: Report | None = None
     plain_tokens_per_second: float | None = None
     notes: tuple[Note, ...] = ()
+
+    def unused(self) -> list[Note]:
+        """A note for a run that has no use for what was given."""
+        given = self.served or self.device or self.plain or self.plain_tokens_per_second
+        if not given:
+            return []
+        return [
+            Note(
+                "inputs_unused",
+                "what was given of acceptance and of plain decoding is not used: this run has no "
+                "cycle of speculation whose length is known",
+                "give a trace of the server that speculates, or --cycle-ms",
+            )
+        ]

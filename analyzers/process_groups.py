@@ -74,22 +74,47 @@ def assign(
             names = by_ranks.setdefault(group.ranks, [])
             names += [name for name in group.names if name not in names]
     place = {ranks: number for number, ranks in enumerate(by_ranks)}
+    pairs: set[tuple[int, ...]] = set()
     assigned = []
-    for one, of in zip(collectives, listed, strict=True):
-        known: dict[tuple[str | None, str | None], int] = {}
+    for member, one, of in zip(members, collectives, listed, strict=True):
+        known: dict[tuple[str | None, str | None, int], int] = {}
         own = np.full(len(one.op), -1, np.int64)
-        for row, said in enumerate(zip(one.group, one.ranks, strict=True)):
+        ways = map(_way, one.kind, one.name)
+        for row, said in enumerate(zip(one.group, one.ranks, ways, strict=True)):
             if said not in known:
                 ranks = _recorded_ranks(said[1]) or _ranks_of_name(said[0], of)
+                if ranks and said[2]:
+                    named = by_ranks.get(ranks, [])
+                    ranks = _pair(ranks, member.number, said[2])
+                    if ranks not in by_ranks:
+                        by_ranks[ranks] = named
+                        pairs.add(ranks)
                 if ranks and ranks not in place:
                     place[ranks] = len(place)
-                    by_ranks[ranks] = []
+                    by_ranks.setdefault(ranks, [])
                 known[said] = place[ranks] if ranks else -1
             own[row] = known[said]
         assigned.append(own)
     groups = tuple(ProcessGroup(ranks, tuple(names)) for ranks, names in by_ranks.items())
     read = [one.number for one in members]
-    return Assigned(groups, tuple(assigned), _layouts(groups, read, tp))
+    whole = [group for group in groups if group.ranks not in pairs]
+    return Assigned(groups, tuple(assigned), _layouts(whole, read, tp))
+
+
+def _way(kind: str, name: str | None) -> int:
+    """To the rank after, 1, or from the rank before, -1, by the recorded name; else 0."""
+    if not kind.endswith(".sendrecv") or name is None:
+        return 0
+    word = name.lower().removeprefix("i")
+    return 1 if word.startswith("send") else -1 if word.startswith("recv") else 0
+
+
+def _pair(ranks: tuple[int, ...], own: int, way: int) -> tuple[int, ...]:
+    """A rank of a pipeline sends to the next one and receives from the one before."""
+    if own not in ranks or len(ranks) < 3:
+        return ranks
+    other = ranks[(ranks.index(own) + way) % len(ranks)]
+    return (min(own, other), max(own, other))
 
 
 def _listed(one: Member) -> dict[str, ProcessGroup]:

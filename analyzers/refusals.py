@@ -144,6 +144,13 @@ def _node_switch(run: Run) -> str:
     return f"; record with {NODE_SWITCH}" if any("nsys" in one.facts for one in run.ranks) else ""
 
 
+def graph_switch(run: Run) -> str:
+    """How a capture holds the kernels of graphs."""
+    if any("nsys" in one.facts for one in run.ranks):
+        return f"record with {NODE_SWITCH}"
+    return f"specscope record records them node by node (nsys profile {NODE_SWITCH})"
+
+
 def _too_few(cycles: int) -> str:
     """The reason that there are not enough cycles."""
     return f"{cycles} whole speculation cycle{'' if cycles == 1 else 's'}, {MIN_CYCLES} are needed"

@@ -17,8 +17,10 @@ from specscope.analyzers.statistics import Estimate
 from specscope.traces.run import Note, Run
 
 if TYPE_CHECKING:
+    from specscope.analyzers.causes import Causes
     from specscope.analyzers.graph_rows import Graphs
     from specscope.analyzers.group_rows import Group
+    from specscope.analyzers.stage_parts import StageIdle, StageLaunches
     from specscope.analyzers.throughput import Throughput
 
 SCHEMA_VERSION = 1
@@ -120,6 +122,9 @@ class Report:
     clock: str = "gpu"  # `host`: a run on the CPU or a log without events; `cuda_events`: a log
     graphs: Graphs | None = None  # the inside of graph launches, where capture traces were given
     group: Group | None = None  # the ranks together: waiting told from transferring
+    stage_idle: tuple[StageIdle, ...] = ()  # idle by stage and cause
+    launches: tuple[StageLaunches, ...] = ()  # launches by stage
+    causes: Causes | None = None  # why it is slow, where there is speculation
     throughput: Throughput | None = None  # None: no speculation, or no cycle is known
     tables: Mapping[str, pa.Table] = field(repr=False, default_factory=dict)
 

@@ -45,6 +45,11 @@ class Tables(Mapping[str, pa.Table]):
         self._more = dict(more or {})
         self._made: dict[str, pa.Table] = {}
 
+    @property
+    def attributed(self) -> Sequence[Attribution]:
+        """The ranks behind the tables."""
+        return self._attributed
+
     def __getitem__(self, name: str) -> pa.Table:
         if name not in self._made:
             self._made[name] = self._make(name)

@@ -11,7 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specscope.analyzers.accept_positions import Sign
 from specscope.analyzers.acceptance import Acceptance
+from specscope.analyzers.device_check import DeviceCheck
+from specscope.analyzers.throughput_growth import Growth
+from specscope.analyzers.token_value import Step, TokenValue
+from specscope.analyzers.verify_cost import Line
+from specscope.traces.log_rates import LogRate
+
+DRAFT_STAGES = ("draft", "draft_extend")
 
 Range = tuple[float, float]
 
@@ -52,6 +60,14 @@ class Throughput:
     positions: Acceptance | None = None  # the best source that knows acceptance by position
     others: tuple[Acceptance, ...] = ()  # what further sources say
     stages: tuple[StageCost, ...] = ()
+    sign: Sign | None = None  # what acceptance by position says of the draft
+    verify_line: Line | None = None  # None: fewer than two points were measured
+    step: Step | None = None  # what one more draft token takes of the cycle
+    token_values: tuple[TokenValue, ...] = ()
+    growth: tuple[Growth, ...] = ()
+    device: DeviceCheck | None = None
+    log_rate: LogRate | None = None  # what the server's log prints at this batch
+    missing: tuple[str, ...] = ()  # what is not known, and what would tell it
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -59,6 +75,14 @@ class Throughput:
         if self.acceptance is None or self.batch is None:
             return None
         return self.batch * self.acceptance.accept_length / self.cycle_ns * 1e9
+
+    @property
+    def log_cycle_ns(self) -> float | None:
+        """The cycle by the rate that the server's log prints."""
+        if self.log_rate is None or self.acceptance is None:
+            return None
+        rate = self.log_rate
+        return cycle_of_rate(rate.tokens_per_second, self.acceptance.accept_length, rate.batch)
 
     @property
     def plain_tokens_per_second(self) -> float | None:
@@ -99,6 +123,19 @@ class Throughput:
         if self.k is None or self.batch is None:
             return None
         return self.batch * (self.k + 1) / self.cycle_ns * 1e9
+
+    @property
+    def free_draft_gain(self) -> float | None:
+        """Highest gain of a draft model for nothing: draft and draft-extend; None: not known."""
+        part = self.stage_ns(*DRAFT_STAGES)
+        return free_gain(self.cycle_ns, part) if self.stages and part > 0 else None
+
+    @property
+    def free_draft_gains(self) -> Range | None:
+        """Its range, by that of the stages."""
+        gains = [free_gain(self.cycle_ns, ns) for ns in self.stage_range_ns(*DRAFT_STAGES)]
+        low, high = gains
+        return (low, high) if low is not None and high is not None else None
 
     def stage_ns(self, *names: str) -> float:
         """What the stages of these names take of the cycle together."""

@@ -18,7 +18,13 @@ from plotly.offline import get_plotlyjs
 
 from specscope import __version__
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, rank_sections, sections
+from specscope.dashboards import (
+    cause_sections,
+    graph_sections,
+    rank_sections,
+    sections,
+    throughput_sections,
+)
 from specscope.dashboards.cycle_slice import CycleSlice, chosen_cycles, parts_of
 from specscope.dashboards.figures import MOST_BARS, parts_figure, timeline_figure
 from specscope.dashboards.grid import Grid
@@ -69,6 +75,7 @@ tr.part td { color: var(--soft); border-bottom-style: dotted; }
 .scroll { overflow-x: auto; }
 pre { background: var(--card); padding: .7rem 1rem; white-space: pre-wrap;
   overflow-wrap: anywhere; }
+.cause { font-weight: 600; margin-bottom: .2rem; }
 .warning { background: var(--card); padding: .5rem 1rem; margin: .4rem 0; }
 """
 
@@ -141,13 +148,19 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
     if stages is not None:
         yield _table(stages)
         yield from (f"<p>{_escape(line)}</p>" for line in sections.below_the_stages(report))
+    given = throughput_sections.throughput_lines(report)
+    if given:
+        yield "<h2>What the cycle gives</h2>"
+        yield _bullets(given)
     for line in rank_sections.group_lines(report):
         yield f"<h2>All ranks together</h2><p>{_escape(line)}</p>"
+    yield from _causes(report)
     if pieces:
         yield from _cycle(report, pieces, asked, bars)
     every_rank = max(len(sections.rank_numbers(report)), 1)
     grids = [
         *sections.rank_grids(report, every_rank),
+        *throughput_sections.throughput_grids(report),
         *rank_sections.group_grids(report),
         sections.activity_grid(report, _MOST_ACTIVITIES),
         *graph_sections.graph_grids(report),
@@ -185,6 +198,19 @@ def _verdict(report: Report) -> Iterator[str]:
     if not verdict.refused:
         yield f'<p class="soft">Confidence {_escape(sections.confidence_line(report))}.</p>'
     yield "</div>"
+
+
+def _causes(report: Report) -> Iterator[str]:
+    """The causes whose signs are in the run, then those that cannot be told."""
+    if cause_sections.is_empty(report):
+        return
+    others = (*cause_sections.absent_lines(report), *cause_sections.open_lines(report))
+    yield f"<h2>{_escape(cause_sections.TITLE)}</h2>"
+    yield from (f"<p>{_escape(line)}</p>" for line in cause_sections.basis_lines(report))
+    for block in cause_sections.cause_blocks(report):
+        yield f'<p class="cause">{_escape(block.head)}</p>'
+        yield _bullets(block.lines)
+    yield from (f'<p class="soft">{_escape(line)}</p>' for line in others)
 
 
 def _facts(report: Report) -> str:

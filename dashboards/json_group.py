@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from specscope.analyzers.report import Report
 from specscope.analyzers.words import STAGES
-from specscope.dashboards.json_values import figure, ns, share, text
+from specscope.dashboards.json_values import figure, interval_ns, ns, share, shares, text
 
 if TYPE_CHECKING:
     from specscope.analyzers.group_rows import Group, PathRow, RankStage
@@ -39,6 +39,38 @@ def group_json(report: Report) -> Json | None:
         "clocks": _clocks(group),
         "collectives": _collectives(group),
         "stages": [_stage(row) for row in group.rows],
+        "idle": [
+            {
+                "rank": one.rank,
+                "others_busy_ns": ns(one.others_busy_ns),
+                "others_busy_share": share(one.others_busy_share),
+                "nobody_ns": ns(one.nobody_ns),
+                "nobody_share": share(one.nobody_share),
+            }
+            for one in group.idle
+        ],
+        "fused": [
+            {
+                "group": text(one.group) if one.group else None,
+                "stage": one.stage,
+                "calls": figure(one.calls),
+                "transfer_ns": ns(one.transfer_ns),
+                "wire_interval_ns": [ns(one.wire_ns), ns(one.transfer_ns)],
+                "reason": text(one.reason),
+            }
+            for one in group.fused
+        ],
+        "communication": [
+            {
+                "rank": one.rank,
+                "stage": one.stage,
+                "exposed_ns": ns(one.collective_ns),
+                "exposed_share": share(one.collective_share),
+                "hidden_ns": ns(one.hidden_collective_ns),
+            }
+            for one in report.shares
+            if one.part_of is None and one.collectives_known
+        ],
         "bandwidth": _bandwidth(group),
         "cycle_ns": None if group.cycle_ns is None else ns(group.cycle_ns),
         "critical_path": [_part(row) for row in group.path],
@@ -142,9 +174,13 @@ def _stage(row: RankStage) -> Json:
         "stage": row.stage,
         "calls": figure(row.calls),
         "wait_ns": ns(row.wait_ns),
+        "wait_interval_ns": interval_ns((row.wait_low_ns, row.wait_high_ns)),
         "transfer_ns": ns(row.transfer_ns),
+        "transfer_interval_ns": interval_ns((row.transfer_low_ns, row.transfer_high_ns)),
         "wait_share": share(row.wait_share),
+        "wait_share_interval": shares((row.wait_share_low, row.wait_share_high)),
         "transfer_share": share(row.transfer_share),
+        "transfer_share_interval": shares((row.transfer_share_low, row.transfer_share_high)),
         "fused": row.fused,
         "late_share": share(row.late_share),
         "late_ns": None if row.late_ns is None else ns(row.late_ns),

@@ -14,8 +14,10 @@ from specscope import __version__
 from specscope.analyzers.report import SCHEMA_VERSION, Report
 from specscope.analyzers.shares import StageShare
 from specscope.dashboards.checked import Checked
+from specscope.dashboards.json_causes import causes_json
 from specscope.dashboards.json_graphs import graphs_json
 from specscope.dashboards.json_group import group_json
+from specscope.dashboards.json_throughput import throughput_json
 from specscope.dashboards.json_values import figure as _figure
 from specscope.dashboards.json_values import interval_ns as _interval_ns
 from specscope.dashboards.json_values import ns as _ns
@@ -56,8 +58,10 @@ def as_json(report: Report, checked: Sequence[Checked] = ()) -> Json:
         "activities": _activities(report),
         "other_activity_share": _share(report.other_share),
         "unprofiled": _unprofiled(report),
+        "throughput": throughput_json(report),
         "graphs": graphs_json(report),
         "group": group_json(report),
+        "causes": causes_json(report),
         "coverage": _coverage(report),
         "losses": [_loss(row) for row in losses.slice(0, MOST_LOSSES).to_pylist()],
         "losses_in_all": losses.num_rows,

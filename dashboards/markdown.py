@@ -10,7 +10,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, rank_sections, sections
+from specscope.dashboards import (
+    cause_sections,
+    graph_sections,
+    rank_sections,
+    sections,
+    throughput_sections,
+)
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.safe_text import clean, clean_lines
 
@@ -51,13 +57,32 @@ def _head(report: Report) -> Iterator[str]:
     yield "\n".join(lines)
     stages = sections.stage_grid(report)
     if stages is not None:
-        yield from _table(stages)
+        yield from table(stages)
     yield from (escape(line) for line in sections.below_the_stages(report))
+    given = throughput_sections.throughput_lines(report)
+    if given:
+        yield "What the cycle gives:"
+        yield bullets(given)
     yield from (escape(f"All ranks: {line}") for line in rank_sections.group_lines(report))
+    yield from _causes(report)
     if sections.notes(report):
         notes = (f"{n.text} (mend: {n.mend})" if n.mend else n.text for n in sections.notes(report))
         yield "Warnings:"
-        yield _bullets(notes)
+        yield bullets(notes)
+
+
+def _causes(report: Report) -> Iterator[str]:
+    """The causes whose signs are in the run, then those that cannot be told."""
+    if cause_sections.is_empty(report):
+        return
+    others = (*cause_sections.absent_lines(report), *cause_sections.open_lines(report))
+    yield escape(" ".join((f"{cause_sections.TITLE}.", *cause_sections.basis_lines(report))))
+    items = []
+    for block in cause_sections.cause_blocks(report):
+        items.append(f"- {escape(block.head)}")
+        items += [f"  - {escape(line)}" for line in block.lines]
+    items += [f"- {escape(line)}" for line in others]
+    yield "\n".join(items)
 
 
 def _details(report: Report) -> Iterator[str]:
@@ -66,6 +91,7 @@ def _details(report: Report) -> Iterator[str]:
     every_rank = max(len(sections.rank_numbers(report)), 1)
     grids = [
         *sections.rank_grids(report, every_rank),
+        *throughput_sections.throughput_grids(report),
         *rank_sections.group_grids(report),
         sections.activity_grid(report, _MOST_ACTIVITIES),
         *graph_sections.graph_grids(report),
@@ -74,8 +100,8 @@ def _details(report: Report) -> Iterator[str]:
     ]
     for grid in grids:
         if grid is not None:
-            yield from _table(grid)
-    yield _bullets(
+            yield from table(grid)
+    yield bullets(
         [
             *sections.coverage_lines(report),
             *rank_sections.clock_lines(report),
@@ -85,17 +111,18 @@ def _details(report: Report) -> Iterator[str]:
     )
     files = sections.file_grid(report)
     if files is not None:
-        yield from _table(files)
+        yield from table(files)
     listed = sections.listed_lines(report)
     if listed:
-        yield _bullets(f"left out: {line}" for line in listed)
+        yield bullets(f"left out: {line}" for line in listed)
     yield "</details>"
     if report.verdict.recapture:
         yield sections.recapture_lead(report)
         yield "\n".join(["```sh", *clean_lines(report.verdict.recapture), "```"])
 
 
-def _table(grid: Grid) -> Iterator[str]:
+def table(grid: Grid) -> Iterator[str]:
+    """A grid as a table, its title before it."""
     if grid.title:
         yield escape(f"{grid.title}  {grid.note}".rstrip())
     rules = ["---" if grid.is_left(index) else "--:" for index in range(len(grid.columns))]
@@ -111,5 +138,6 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _bullets(lines: Iterable[str]) -> str:
+def bullets(lines: Iterable[str]) -> str:
+    """A list."""
     return "\n".join(f"- {escape(line)}" for line in lines)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from specscope.analyzers.report import Report
@@ -22,11 +24,28 @@ _WORTH_A_GRID: Final = 0.05
 # Ranks of a stage that are shown on a page; `specscope ranks` shows all.
 _MOST_RANKS: Final = 8
 _MOST_PATH_ROWS: Final = 8
+# Ranks that share the critical path and are named.
+_MOST_NAMED: Final = 4
+# Ends of an interval from here on have no decimals.
+_WHOLE_FROM: Final = 0.1
 # Process groups that are shown on a page.
 _MOST_GROUPS: Final = 4
 
-# Warnings that speak of the ranks together.
-NOTES: Final = ("profiler_start", "collectives_differ", "ranks_missing")
+# Warnings that speak of the ranks together, and of which files are which rank.
+NOTES: Final = (
+    "profiler_start",
+    "collectives_differ",
+    "ranks_not_aligned",
+    "ranks_missing",
+    "rank_duplicate",
+    "rank_beyond_world",
+    "rank_unknown",
+    "captures_listed",
+    "file_foreign",
+    "no_gpu_events",
+    "no_gpu_rows",
+    "ranks_without_cuda",
+)
 
 CAUSE_NAMES: Final = {
     "previous": "wire",
@@ -54,32 +73,37 @@ def group_grids(report: Report) -> list[Grid]:
     transfers = max(sum(row.transfer_share for row in rows) for rows in own)
     if max(transfers, waits) < _WORTH_A_GRID:
         return []
-    return [wait_grid(report, group, _MOST_RANKS), *path_grids(report, group, _MOST_PATH_ROWS)]
+    return [*wait_grids(report, group, _MOST_RANKS), *path_grids(report, group, _MOST_PATH_ROWS)]
 
 
-def wait_grid(report: Report, group: Group, most_ranks: int | None = None) -> Grid:
+def wait_grids(report: Report, group: Group, most_ranks: int | None = None) -> list[Grid]:
+    """A grid for each process group, those that take most of the cycle where ranks are limited."""
+    names = list(dict.fromkeys(row.group for row in group.rows))
+    shown = names if most_ranks is None else _most_taking(group, names)
+    grids = [wait_grid(report, group, most_ranks, name) for name in shown]
+    if len(shown) < len(names) and grids:
+        more = f"{grids[-1].note}; {len(names) - len(shown)} process groups more"
+        grids[-1] = replace(grids[-1], note=more)
+    return grids
+
+
+def wait_grid(
+    report: Report, group: Group, most_ranks: int | None = None, name: str | None = None
+) -> Grid:
     """Per stage and rank: wait, transfer, how often it is late, by how much, and why."""
     columns = ("", "calls", "wait", "share", "transfer", "share", "last in", "late by", "why")
-    rows = []
-    groups = list(dict.fromkeys(row.group for row in group.rows))
-    shown_groups = groups if most_ranks is None else _most_taking(group, groups)
-    blank = ("",) * (len(columns) - 1)
-    for name in shown_groups:
-        own = [row for row in group.rows if row.group == name]
-        if name is not None:
-            rows.append(Row((clean(name), *blank)))
-        rows += _stage_rows(own, most_ranks, blank)
-    if len(shown_groups) < len(groups):
-        rows.append(Row((f"{len(groups) - len(shown_groups)} process groups more", *blank)))
+    own = [row for row in group.rows if row.group == name]
     title = f"Collectives of all ranks a {lap(report)}: waiting and transferring"
-    if any(row.fused for row in group.rows):
+    if name is not None:
+        title = f"Collectives of {clean(name)} a {lap(report)}: waiting and transferring"
+    if any(row.fused for row in own):
         title += " (fused ones: with the norm)"
     count = len(group.cycles)
     return Grid(
         title,
         columns,
-        tuple(rows),
-        note=f"medians of {count_text(count)} {lap(report)}s",
+        tuple(_stage_rows(own, most_ranks, ("",) * (len(columns) - 1))),
+        note=f"medians of {count_text(count)} {lap(report)}s; shares: their 95 % interval",
         words_last=True,
     )
 
@@ -131,9 +155,9 @@ def _most_late(rows: Sequence[RankStage], most: int | None) -> list[RankStage]:
 def _wait_row(row: RankStage) -> Row:
     figures = (
         time_text(row.wait_ns),
-        share_text(row.wait_share),
+        _interval(row.wait_share_low, row.wait_share_high, row.wait_share),
         time_text(row.transfer_ns),
-        share_text(row.transfer_share),
+        _interval(row.transfer_share_low, row.transfer_share_high, row.transfer_share),
     )
     if row.rank is None:
         calls = count_text(row.calls)
@@ -150,6 +174,53 @@ def _wait_row(row: RankStage) -> Row:
     return Row(cells, row.stage, 1)
 
 
+def _interval(low: float, high: float, share: float) -> str:
+    """A share by its interval: one figure where both ends read alike, from 10 % on whole ones."""
+    if not isfinite(low + high):
+        return share_text(share)
+    digits = 0 if low >= _WHOLE_FROM else 1
+    ends = f"{100 * low:.{digits}f}", f"{100 * high:.{digits}f}"
+    return share_text(share) if ends[0] == ends[1] else f"{ends[0]}-{ends[1]} %"
+
+
+def communication_grids(report: Report) -> list[Grid]:
+    """Collectives by stage: exposed, and hidden behind compute."""
+    rows = []
+    for one in report.shares:
+        if one.rank is not None or one.part_of is not None or not one.collectives_known:
+            continue
+        if not one.collective_ns and not one.hidden_collective_ns:
+            continue
+        exposed = time_text(one.collective_ns), share_text(one.collective_share)
+        hidden = time_text(one.hidden_collective_ns)
+        rows.append(Row((stage_names(report)[one.stage], *exposed, hidden), one.stage))
+    if not rows:
+        return []
+    title = f"Communication a {lap(report)}, waiting included"
+    columns = ("", "exposed", "share", "hidden behind compute")
+    return [Grid(title, columns, tuple(rows), note="medians over the ranks")]
+
+
+def idle_grids(report: Report, group: Group) -> list[Grid]:
+    """Idle of each rank: while another rank works, and while nobody does."""
+    rows = [
+        Row(
+            (
+                f"rank {one.rank}",
+                time_text(one.others_busy_ns),
+                share_text(one.others_busy_share),
+                time_text(one.nobody_ns),
+                share_text(one.nobody_share),
+            )
+        )
+        for one in group.idle
+    ]
+    if not rows:
+        return []
+    columns = ("", "others work", "share", "nobody works", "share")
+    return [Grid(f"Idle of each rank a {lap(report)}", columns, tuple(rows), note="medians")]
+
+
 def path_grids(report: Report, group: Group, most: int | None = None) -> list[Grid]:
     """The parts of the critical path, the largest first, ranks taken together."""
     if not group.path or group.cycle_ns is None:
@@ -161,11 +232,21 @@ def path_grids(report: Report, group: Group, most: int | None = None) -> list[Gr
     ordered = sorted(parts.items(), key=lambda part: -sum(row.share for row in part[1]))
     shown = ordered[:most] if most is not None else ordered
     rows = [_path_row(names[stage], state, what, of) for (stage, state, what), of in shown]
-    rank, most_cycles = max(group.critical, key=lambda found: found[1])
     title = f"What holds the {lap(report)} of all ranks back, {time_text(group.cycle_ns)}"
-    note = f"mostly rank {rank}, in {most_cycles} of {len(group.cycles)}"
+    note = _mostly(group)
     columns = ("critical path", f"a {lap(report)}", "share", "on")
     return [Grid(title, columns, tuple(rows), note=note, words_last=True)]
+
+
+def _mostly(group: Group) -> str:
+    """On which ranks most of the path lies: one that has more than half of the cycles, or all."""
+    all_of_them = sum(cycles for _, cycles in group.critical)
+    ordered = sorted(group.critical, key=lambda found: -found[1])
+    if 2 * ordered[0][1] > all_of_them:
+        return f"mostly rank {ordered[0][0]}, in {ordered[0][1]} of {all_of_them}"
+    parts = [f"rank {rank} in {cycles}" for rank, cycles in ordered[:_MOST_NAMED]]
+    more = ", ..." if len(ordered) > _MOST_NAMED else ""
+    return f"{', '.join(parts)}{more} of {all_of_them}"
 
 
 def _path_row(stage: str, state: str, what: str, rows: Sequence[PathRow]) -> Row:
@@ -175,6 +256,20 @@ def _path_row(stage: str, state: str, what: str, rows: Sequence[PathRow]) -> Row
     on = ", ".join(f"rank {row.rank} {share_text(row.share)}" for row in ranks)
     total = sum(row.ns for row in rows), sum(row.share for row in rows)
     return Row((name, time_text(total[0]), share_text(total[1]), on), rows[0].stage)
+
+
+def fused_lines(group: Group) -> list[str]:
+    """What of all-reduces fused with norm is the wire's, as far as a bound exists."""
+    lines = []
+    for one in group.fused:
+        of = f" in {clean(one.group)}" if one.group else ""
+        least = "an unknown part" if one.wire_ns is None else time_text(one.wire_ns)
+        lines.append(
+            f"{stage_name(one.stage)}{of}: of {time_text(one.transfer_ns)} of "
+            f"{count_text(one.calls)} all-reduces fused with norm the wire takes {least} to all: "
+            f"{one.reason}"
+        )
+    return lines
 
 
 def clock_lines(report: Report) -> list[str]:

@@ -11,7 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from specscope.analyzers.report import Report
-from specscope.dashboards import graph_sections, rank_sections, sections, size_sections
+from specscope.dashboards import (
+    cause_sections,
+    graph_sections,
+    rank_sections,
+    sections,
+    size_sections,
+    throughput_sections,
+)
 from specscope.dashboards.grid import Grid
 from specscope.dashboards.layout import BOLD, DIM, fitting, grid_lines, grid_width, hanging, packed
 from specscope.dashboards.palette import stage_colour
@@ -68,15 +75,23 @@ def print_group(report: Report, console: Console) -> None:
         ]
     ]
     grids = [
-        rank_sections.wait_grid(report, group),
+        *rank_sections.wait_grids(report, group),
+        *rank_sections.communication_grids(report),
+        *rank_sections.idle_grids(report, group),
         *size_sections.size_grids(group),
         *rank_sections.path_grids(report, group, 12),
     ]
     blocks += [grid_lines(grid, console, colours=colours) for grid in grids]
     notes = [note for note in report.warnings if note.code in rank_sections.NOTES]
     lines = [line for note in notes for line in hanging(clean(note.text), console, first="!")]
-    for text in [*size_sections.size_lines(group), *rank_sections.clock_lines(report)]:
+    for text in [
+        *rank_sections.fused_lines(group),
+        *size_sections.size_lines(group),
+        *rank_sections.clock_lines(report),
+    ]:
         lines += hanging(text, console, indent=0)
+    for text in sections.listed_lines(report):
+        lines += hanging(Text(f"left out: {text}", DIM), console)
     for number, block in enumerate([*blocks, lines]):
         if number:
             console.print()
@@ -103,8 +118,16 @@ def _blocks(report: Report, console: Console, colours: bool) -> Iterator[list[Te
         for text in sections.below_the_stages(report):
             lines += hanging(text, console, indent=0)
         yield lines
+    given = throughput_sections.throughput_lines(report)
+    if given:
+        lines = [Text("What the cycle gives", BOLD)]
+        for text in given:
+            lines += hanging(text, console)
+        yield lines
     for text in rank_sections.group_lines(report):
         yield [Text("All ranks together", BOLD), *hanging(text, console, indent=0)]
+    if not cause_sections.is_empty(report):
+        yield _causes(report, console)
     for grid in _grids(report, console.width):
         yield grid_lines(grid, console, colours=colours)
     if sections.notes(report):
@@ -126,6 +149,7 @@ def _grids(report: Report, width: int) -> Iterator[Grid]:
         2,
     )
     yield from sections.rank_grids(report, in_a_row)
+    yield from throughput_sections.throughput_grids(report)
     yield from rank_sections.group_grids(report)
     activities = fitting(lambda most: sections.activity_grid(report, most), (4, 3, 2), width)
     if activities is not None:
@@ -219,6 +243,20 @@ def _warnings(report: Report, console: Console) -> list[Text]:
         lines += hanging(clean(note.text), console, first="!")
         if note.mend:
             lines += hanging(Text(f"mend: {clean(note.mend)}", DIM), console, first="  ")
+    return lines
+
+
+def _causes(report: Report, console: Console) -> list[Text]:
+    """The causes whose signs are in the run, then those that cannot be told."""
+    lines = [Text(cause_sections.TITLE, BOLD)]
+    for text in cause_sections.basis_lines(report):
+        lines += hanging(text, console, indent=0)
+    for block in cause_sections.cause_blocks(report):
+        lines += hanging(block.head, console, indent=0)
+        for text in block.lines:
+            lines += hanging(text, console)
+    for text in (*cause_sections.absent_lines(report), *cause_sections.open_lines(report)):
+        lines += hanging(Text(text, DIM), console, indent=0)
     return lines
 
 

@@ -21,6 +21,7 @@ from specscope.dashboards.progress import reading
 from specscope.dashboards.safe_text import clean
 from specscope.dashboards.units import size_text
 from specscope.dashboards.writing import prove_file, prove_folder, write_text
+from specscope.engine_options import IN_PROCESS, chosen
 from specscope.measured_options import Measured
 from specscope.traces.errors import EvidenceError, UsageError
 from specscope.traces.load import DEFAULT_MAX_TEXT_BYTES, load
@@ -54,6 +55,8 @@ class Request:
     activity_rules: Path | None = None
     frames: bool = False
     max_text: int | None = None
+    engine: str = IN_PROCESS
+    ray_address: str | None = None
     no_cache: bool = False
     nsys: str | None = None
     export_timeout: float | None = None
@@ -181,7 +184,10 @@ def _load(request: Request) -> Run:
     if STDIN in request.paths and sys.stdin.isatty():
         request.talk("reading a trace from standard input")
     limit = DEFAULT_MAX_TEXT_BYTES if request.max_text is None else request.max_text
-    with reading(sys.stderr, enabled=not request.quiet) as on_progress:
+    with (
+        chosen(request.engine, request.ray_address) as engine,
+        reading(sys.stderr, enabled=not request.quiet) as on_progress,
+    ):
         return load(
             list(request.paths),
             rank=request.rank,
@@ -191,6 +197,7 @@ def _load(request: Request) -> Run:
             on_progress=on_progress,
             nsys=request.nsys,
             export_timeout=request.export_timeout,
+            engine=engine,
         )
 
 

@@ -11,7 +11,11 @@ import click
 
 from specscope import __version__, exits
 from specscope.capture_cli import capture_command
+from specscope.collect_cli import collect_command
+from specscope.compare_cli import compare_command
 from specscope.convert_cli import convert_command
+from specscope.engine_options import engine_options
+from specscope.export_cli import export_command
 from specscope.dashboard_cli import dashboard_command
 from specscope.live_cli import live_command
 from specscope.measured_options import measured_options
@@ -21,6 +25,7 @@ from specscope.ranks_cli import ranks_command
 from specscope.record_cli import record_command
 from specscope.scrub_cli import scrub_command
 from specscope.sweep_cli import sweep_command
+from specscope.whatif_cli import whatif_command
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 96}
 # The value of an option whose FILE was left out: standard output.
@@ -32,6 +37,7 @@ Examples:
   analyze rank0.trace.json.gz rank1.trace.json.gz
   analyze traces/ --cycle-ms 29.6       the cycle as measured without a profiler
   analyze traces/ --tokens-per-second 71 --accept-length 2.1 --batch 1
+  analyze traces/ --server-log serve.log --baseline plain-traces/
   analyze traces/ --check 'verify.share>=0.95'    exit code 1 when it fails
   analyze traces/ --json report.json --html report.html --parquet tables/
   analyze traces/ --cycle 4 --rank 1    every op of one cycle, in order
@@ -118,6 +124,7 @@ _PATH: Final = Expanded(path_type=Path)
     show_default=True,
     help="How long the export of one report may take.",
 )
+@engine_options
 @click.option(
     "--no-cache", is_flag=True, help="Neither read nor write the cache of tables and exports."
 )
@@ -283,6 +290,7 @@ def _group(context: click.Context) -> None:
     \b
     specscope analyze traces/     (or just: analyze traces/)
     specscope ranks traces/       is the wire slow, or is a rank late?
+    specscope compare a/ b/       what changed, and is it more than noise?
     specscope capture --url http://localhost:30000
     specscope record -- vllm serve ...
     """
@@ -293,7 +301,11 @@ def _group(context: click.Context) -> None:
 
 _group.add_command(analyze_command)
 _group.add_command(ranks_command)
+_group.add_command(whatif_command)
 _group.add_command(query_command)
+_group.add_command(export_command)
+_group.add_command(compare_command)
+_group.add_command(collect_command)
 _group.add_command(run_command)
 _group.add_command(capture_command)
 _group.add_command(record_command)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+_CYCLES: Final = re.compile(r"(\d{1,15})(?:\.\.(\d{1,15}))?", re.ASCII)
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]
@@ -64,3 +65,22 @@ class Expanded(click.Path):
             return Path(str(super().convert(value, param, ctx))).expanduser()
         except RuntimeError:
             self.fail(f"{value!r} is in the home of nobody known", param, ctx)
+
+
+class Cycles(click.ParamType):  # type: ignore[type-arg]
+    """Numbers of cycles: `4`, `40..42`."""
+
+    name = "cycles"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """The first and the last of them."""
+        match = _CYCLES.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{value!r} is no cycle; examples: 4, 40..42", param, ctx)
+        first = int(match[1])
+        last = int(match[2] or match[1])
+        if last < first:
+            self.fail(f"{value!r} ends before it begins", param, ctx)
+        return first, last

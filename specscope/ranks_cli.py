@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from specscope import exits
+from specscope.engine_options import engine_options
 
 _EXAMPLES: Final = """\b
 Examples:
@@ -53,6 +54,7 @@ rank, ranks that do not correspond, or no collectives."""
     type=click.Path(path_type=Path),
     help="The draft's, where its hidden size or element type differs from the target's.",
 )
+@engine_options
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of tables.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the sentence, and no talk.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
@@ -63,6 +65,8 @@ def ranks_command(
     activity_rules: Path | None,
     model_config: Path | None,
     draft_model_config: Path | None,
+    engine: str,
+    ray_address: str | None,
     no_cache: bool,
     quiet: bool,
     debug: bool,
@@ -86,6 +90,8 @@ def ranks_command(
             quiet,
             model_config,
             draft_model_config,
+            engine,
+            ray_address,
         )
         return run(request)
 

@@ -6,9 +6,10 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from specscope import exits
-from specscope.analyzers import activities
+from specscope.analyzers import activities, refusals
 from specscope.analyzers.analyze import Options, analyze
 from specscope.analyzers.message_sizes import Models
 from specscope.analyzers.report import Report
@@ -17,9 +18,18 @@ from specscope.dashboards.json_group import group_json
 from specscope.dashboards.parquet import refuse_other_tables, write_tables
 from specscope.dashboards.progress import reading
 from specscope.dashboards.writing import prove_folder
+from specscope.engine_options import IN_PROCESS, chosen
 from specscope.traces.errors import EvidenceError
 from specscope.traces.load import load
 from specscope.traces.model_config import read_model_config
+
+_MOST_NAMED: Final = 3
+# Why a file is listed that could be no rank.
+_NO_TRACE: Final = (
+    "not a trace",
+    "not a trace by its name",
+    "what is known of the run, not a trace",
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,8 @@ class Request:
     quiet: bool = False
     model_config: Path | None = None
     draft_model_config: Path | None = None
+    engine: str = IN_PROCESS
+    ray_address: str | None = None
 
 
 def run(request: Request) -> int:
@@ -43,8 +55,16 @@ def run(request: Request) -> int:
     if request.parquet is not None:
         prove_folder(request.parquet)
         refuse_other_tables(request.parquet)
-    with reading(sys.stderr, enabled=not request.quiet) as on_progress:
-        found = load(list(request.paths), cache=not request.no_cache, on_progress=on_progress)
+    with (
+        chosen(request.engine, request.ray_address) as engine,
+        reading(sys.stderr, enabled=not request.quiet) as on_progress,
+    ):
+        found = load(
+            list(request.paths),
+            cache=not request.no_cache,
+            on_progress=on_progress,
+            engine=engine,
+        )
     report = analyze(found, Options(rules=rules, models=models))
     if request.parquet is not None:
         names = write_tables(report, request.parquet)
@@ -54,7 +74,7 @@ def run(request: Request) -> int:
     if request.json:
         sys.stdout.write(json.dumps(group_json(report), indent=2, allow_nan=False) + "\n")
     if why:
-        raise EvidenceError(why)
+        raise EvidenceError(why + _left_out(report))
     if models != Models() and not request.quiet and not _sized(report):
         exits.say(
             "the config gave no message size: it takes an all-reduce of a stage whose batch and k "
@@ -88,9 +108,39 @@ def _why_not(report: Report) -> str:
         one = alone[0] if alone else "one rank: there is no other to wait for"
         return f"{one}; give the traces of all ranks"
     if group is None:
-        return "no collectives on record, so nothing shows what the ranks wait for"
+        return f"{_no_collectives(report)}, so nothing shows what the ranks wait for"
     if group.refused:
         return f"waiting cannot be told from transferring: {group.refused}"
     if not group.rows:
         return "no whole cycle that all ranks have, so nothing can be said of a cycle"
     return ""
+
+
+# Warnings that say why a rank shows no collectives, the plainest first.
+_WITHOUT: Final = ("no_gpu_events", "no_gpu_rows", "ranks_without_cuda", "graph_spans")
+
+
+def _no_collectives(report: Report) -> str:
+    """What is missing, and how to record it."""
+    for code in _WITHOUT:
+        found = [note for note in report.warnings if note.code == code]
+        if found:
+            mend = f" ({found[0].mend})" if found[0].mend else ""
+            return f"{'; '.join(note.text for note in found[:_MOST_NAMED])}{mend}"
+    lost = [one for one in report.coverage if one.graphs_without_op]
+    if lost:
+        ranks = ", ".join(str(one.rank) for one in lost[:_MOST_NAMED])
+        return (
+            f"no collectives on record: of the {lost[0].graph_launches:,} graph launches of rank "
+            f"{ranks} no kernel is there ({refusals.graph_switch(report.run)})"
+        )
+    return "no collectives on record"
+
+
+def _left_out(report: Report) -> str:
+    """Files that were found and not read, in words: a rank may be among them."""
+    listed = [line for line in report.run.listed if not line.endswith(_NO_TRACE)]
+    if not listed:
+        return ""
+    more = f"; and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
+    return f"; left out: {'; '.join(listed[:_MOST_NAMED])}{more}"

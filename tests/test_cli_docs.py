@@ -12,8 +12,11 @@ from specscope.analyzers import checks
 from specscope.analyzers.words import CAUSES
 from specscope.capture_cli import capture_command
 from specscope.cli import analyze_command, doctor_command, run_command
+from specscope.collect_cli import collect_command
+from specscope.compare_cli import compare_command
 from specscope.convert_cli import convert_command
 from specscope.dashboards.palette import STAGE_COLOURS
+from specscope.export_cli import export_command
 from specscope.query_cli import query_command
 from specscope.ranks_cli import ranks_command
 from specscope.record_cli import record_command
@@ -27,7 +30,8 @@ COMMANDS, CHECKS, REPORT = (
 )
 ALL = (
     *(analyze_command, ranks_command, run_command, capture_command, record_command, sweep_command),
-    *(query_command, convert_command, scrub_command, doctor_command),
+    *(query_command, export_command, compare_command, collect_command),
+    *(convert_command, scrub_command, doctor_command),
 )
 OPTIONS = [
     option

@@ -34,7 +34,7 @@ def test_nothing_heavy_is_imported_to_answer(option: str) -> None:
     assert not set(HEAVY) & set(modules)
 
 
-@pytest.mark.parametrize("name", ["convert", "query", "scrub"])
+@pytest.mark.parametrize("name", ["convert", "export", "query", "scrub"])
 def test_nothing_heavy_is_imported_for_the_help_of_a_command(name: str) -> None:
     ask = (
         _ASK.replace('"analyze"', '"main"', 1)

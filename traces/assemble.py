@@ -59,9 +59,11 @@ def assemble(files: Sequence[FileTables], *, chosen_by_us: bool) -> Assembled:
     for file in files:
         notes += _many_in_one(file)
     ranks = _numbered(ranks, notes)
+    ranks = _without_copies(ranks, notes, listed, chosen_by_us=chosen_by_us)
     ranks = _one_per_rank(ranks, notes, listed, chosen_by_us=chosen_by_us)
     ranks = _of_one_time(ranks, notes, listed, chosen_by_us=chosen_by_us)
     found = tuple(tables for _, tables in ranks)
+    notes += _beyond_world(ranks)
     notes += _missing(found)
     return Assembled(found, tuple(notes), tuple(listed))
 
@@ -150,6 +152,55 @@ def _rank_of(path: str, tables: RankTables, *, alone: bool) -> int | None:
     return read_name(_name(path)).rank if alone else None
 
 
+def _without_copies(
+    ranks: Sequence[_Named], notes: list[Note], listed: list[str], *, chosen_by_us: bool
+) -> list[_Named]:
+    """Each recording once: no two ranks have the same ops and calls at the same times."""
+    kept: list[_Named] = []
+    for path, tables in sorted(ranks, key=lambda named: (not _named_alike(*named), named[1].rank)):
+        same = next((one for one in kept if path != one[0] and _alike(one[1], tables)), None)
+        if same is None:
+            kept.append((path, tables))
+            continue
+        if not chosen_by_us:
+            raise UsageError(
+                f"{printable(same[0], 200)} and {printable(path, 200)} are the same recording "
+                f"(ranks {same[1].rank} and {tables.rank}); give one of them"
+            )
+        listed.append(f"{_title(path)}: the same recording as {_title(same[0])}")
+        text = f"{_title(path)} is the same recording as {_title(same[0])}: it is not read"
+        notes.append(Note("rank_duplicate", text, "check how the files were copied"))
+    places = {id(tables): place for place, (_, tables) in enumerate(ranks)}
+    return sorted(kept, key=lambda named: places[id(named[1])])
+
+
+def _named_alike(path: str, tables: RankTables) -> bool:
+    """Does the file's name say no other rank than its content?"""
+    return read_name(_name(path)).rank in (None, tables.rank)
+
+
+def _alike(one: RankTables, other: RankTables) -> bool:
+    """Did both come from one recording? Times in nanoseconds, processes and threads are equal."""
+    if one.facts["clock_base_ns"] != other.facts["clock_base_ns"]:
+        return False
+    pairs = [(one.ops, other.ops), (one.calls, other.calls), (one.ranges, other.ranges)]
+    if any(a.num_rows != b.num_rows for a, b in pairs) or not any(a.num_rows for a, _ in pairs):
+        return False
+    return all(a.equals(b) for a, b in pairs)
+
+
+def _beyond_world(ranks: Sequence[_Named]) -> list[Note]:
+    """Names files whose rank is none of their world."""
+    notes = []
+    for path, tables in ranks:
+        size = tables.facts["world_size"]
+        if size is None or tables.rank < size or len(ranks) < 2:
+            continue
+        text = f"{_title(path)} is taken as rank {tables.rank} and says a world of {size}"
+        notes.append(Note("rank_beyond_world", text, "check that the files are of one run"))
+    return notes
+
+
 def _one_per_rank(
     ranks: Sequence[_Named], notes: list[Note], listed: list[str], *, chosen_by_us: bool
 ) -> list[_Named]:
@@ -206,7 +257,8 @@ def _wanted_stage(ranks: Sequence[_Named]) -> str | None:
 def _preference(named: _Named, stage: str | None) -> tuple[Any, ...]:
     name = read_name(_name(named[0]))
     replica = -name.parallel.get("dp", 0)
-    return name.stage == stage, replica, name.stamp_ns or 0, named[0]
+    alike = _named_alike(*named)
+    return name.stage == stage, replica, alike, name.stamp_ns or 0, named[0]
 
 
 def _marks(tables: RankTables) -> tuple[int, ...]:
@@ -271,6 +323,7 @@ def _missing(ranks: Sequence[RankTables]) -> list[Note]:
     if not absent:
         return []
     shown = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")
-    text = f"{len(ranks)} of {size} ranks read; missing: {shown}"
+    text = f"{size - len(absent) if size <= 1 << 16 else len(ranks)} of {size} ranks read; "
+    text += f"missing: {shown}"
     mend = "waiting for other ranks cannot be told from transfer without their traces"
     return [Note("ranks_missing", text, mend)]

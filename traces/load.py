@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from . import attach_reports, cycle_log, nsys_export, nsys_windows
 from . import cache as cache_of
 from .assemble import FileTables, assemble
 from .context import read_context
+from .engines import Engine, in_order
 from .errors import SpecscopeError, TraceFormatError, UsageError
 from .events import ScanOptions
 from .file_names import read_name
@@ -47,15 +49,16 @@ def load(
     on_progress: Progress | None = None,
     nsys: str | None = None,
     export_timeout: float | None = None,
+    engine: Engine | None = None,
 ) -> Run:
     """Reads the traces at `paths` into a run: files, folders as servers write them, or `-`.
 
     Several files are one run when their ranks are distinct. `rank` keeps that one only. Python
     frames are kept where they can be stages, or all with `all_frames`. Text beyond
     `max_text_bytes` (unpacked) is refused. Reports of Nsight Systems are exported by the program
-    `nsys` (None: the one on PATH), each within `export_timeout` seconds. Raises UsageError for
-    paths that do not exist, cannot be read or clash, and TraceFormatError for what is no trace;
-    both in one line.
+    `nsys` (None: the one on PATH), each within `export_timeout` seconds. An `engine` reads the
+    files elsewhere, with the same result. Raises UsageError for paths that do not exist, cannot be
+    read or clash, and TraceFormatError for what is no trace; both in one line.
     """
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     options = ScanOptions(
@@ -70,7 +73,9 @@ def load(
     if logs:
         tables = _read_logs(logs)
     else:
-        tables = _read_all(files, options, exports, on_progress=on_progress, use_cache=cache)
+        tables = _read_all(
+            files, options, exports, engine, on_progress=on_progress, use_cache=cache
+        )
     tables, twin_notes = without_twins(tables)
     assembled = assemble(tables, chosen_by_us=chosen_by_us)
     ranks = _only(assembled.ranks, rank)
@@ -177,11 +182,18 @@ def _read_all(
     files: Sequence[Path],
     options: ScanOptions,
     exports: nsys_export.Exports,
+    engine: Engine | None,
     *,
     use_cache: bool,
     on_progress: Progress | None,
 ) -> list[FileTables]:
     """The tables of each file; several files at once when there are cores for them."""
+    # What comes through a pipe is here and nowhere else.
+    if engine is not None and all(file.is_file() or file.is_dir() for file in files):
+        elsewhere = replace(options, threads=1)
+        work = partial(_read_given, options=elsewhere, exports=exports, use_cache=use_cache)
+        said = on_progress or (lambda name, share: None)
+        return in_order(engine, work, files, lambda file, share: said(file.name, share))
     cores = available_cores()
     workers = max(1, min(len(files), cores))
     options = replace(options, threads=max(1, cores // workers))
@@ -189,11 +201,7 @@ def _read_all(
 
     def read(path: Path) -> FileTables:
         nonlocal done
-        with exports.readable(path) as source:
-            if source == path:
-                tables = read_one(path, options, use_cache=use_cache)
-            else:
-                tables = _read_export(source, path, options, use_cache=use_cache)
+        tables = _read_given(path, options=options, exports=exports, use_cache=use_cache)
         done += 1
         if on_progress is not None:
             on_progress(path.name, done / len(files))
@@ -207,6 +215,16 @@ def _read_all(
         except BaseException:
             exports.end()  # else the pool waits for them
             raise
+
+
+def _read_given(
+    path: Path, *, options: ScanOptions, exports: nsys_export.Exports, use_cache: bool
+) -> FileTables:
+    """The tables of one file, which may be a report that needs an export."""
+    with exports.readable(path) as source:
+        if source == path:
+            return read_one(path, options, use_cache=use_cache)
+        return _read_export(source, path, options, use_cache=use_cache)
 
 
 def _read_export(

@@ -18,8 +18,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from . import cache, nsys_private, nsys_program
 from .errors import TraceFormatError, UsageError
@@ -78,6 +79,10 @@ class Exports:
     ) -> None:
         self._nsys, self._timeout, self._use_cache = nsys, timeout, use_cache
         self._ended = threading.Event()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process: others of the same settings, which it ends itself."""
+        return partial(Exports, use_cache=self._use_cache), (self._nsys, self._timeout)
 
     def end(self) -> None:
         """End those that run, and begin no other."""

@@ -298,6 +298,14 @@ RANK_STAGES = _schema(
     ("cause?", WORD, "of most of its lateness"),
     ("cause_share?", pa.float64(), "of its lateness that this explains"),
     ("end_skew_ns?", pa.float64(), "median of its end less the mean of all ranks' ends"),
+    ("wait_low_ns", pa.float64(), "95 % interval of wait_ns over the counted cycles"),
+    ("wait_high_ns", pa.float64(), "its other end"),
+    ("transfer_low_ns", pa.float64(), "95 % interval of transfer_ns"),
+    ("transfer_high_ns", pa.float64(), "its other end"),
+    ("wait_share_low", pa.float64(), "95 % interval of wait_share"),
+    ("wait_share_high", pa.float64(), "its other end"),
+    ("transfer_share_low", pa.float64(), "95 % interval of transfer_share"),
+    ("transfer_share_high", pa.float64(), "its other end"),
 )
 
 CRITICAL_PATH = _schema(

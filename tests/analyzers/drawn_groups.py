@@ -36,6 +36,7 @@ class Kind:
     kernel: str = ""  # empty: as in the source
     names: tuple[str, ...] = ("allreduce",)  # of the members of a group, in order
     group_name: str = "tp"
+    recorded_as: Ranks = ()  # the ranks of the group that is recorded; empty: as in `groups`
 
 
 @dataclass(frozen=True)
@@ -196,14 +197,15 @@ def _named(
     groups: list[dict[str, Any]] = []
     for number, kind in enumerate(kinds):
         own = next(group for group in kind.groups if rank in group)
-        name = str(100 * number + kind.groups.index(own))
+        said = list(kind.recorded_as or own)
+        name = str(100 * number + (0 if kind.recorded_as else kind.groups.index(own)))
         groups.append(
             {
                 "pg_name": name,
                 "pg_desc": kind.group_name,
                 "backend_config": "cuda:nccl",
-                "pg_size": len(own),
-                "ranks": list(own),
+                "pg_size": len(said),
+                "ranks": said,
             }
         )
         place = own.index(rank)
@@ -212,7 +214,7 @@ def _named(
                 "op_id": int(rows[index]),
                 "name": kind.names[place % len(kind.names)],
                 "group": name,
-                "ranks": str(list(own)),
+                "ranks": str(said),
             }
             for index in np.flatnonzero(np.array(of) == number)
         ]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from specscope.analyzers import activities
+from specscope.analyzers import activities, name_rules
 from specscope.analyzers.activities import (
     ACTIVITIES,
     CLASS_OF_ACTIVITY,
@@ -383,3 +383,17 @@ def test_patterns_that_stall_others_are_linear_here(tmp_path: Path, pattern: str
 
 def test_codes_are_small_integers() -> None:
     assert classify(["nvjet_x"]).dtype == np.int8
+
+
+def test_what_was_asked_before_is_answered_alike_and_little_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(name_rules, "MOST_KNOWN", 3)
+    matcher = name_rules.Matcher(["^a", "^b", "c$"])
+    long = "b" * (name_rules.LONGEST_KNOWN + 1)
+    for names in (["a1", "x"], ["x", "b1", "a1", long], ["b1", "c", "a2", "a1", "dc"], [long]):
+        fresh = name_rules.Matcher(["^a", "^b", "c$"]).first(pa.array(names))
+        assert matcher.first(pa.array(names)).tolist() == fresh.tolist()
+        assert matcher.first(pa.array(names)).dtype == fresh.dtype
+        assert len(matcher._known) <= 3
+        assert long not in matcher._known

@@ -12,6 +12,7 @@ from specscope.analyzers.collective_match import Matched
 from specscope.analyzers.collective_times import Times
 from specscope.analyzers.columns import ABSENT
 from specscope.analyzers.cycles import Cycles
+from specscope.analyzers.fused_bounds import bounds
 from specscope.analyzers.message_sizes import (
     MODEL_CONFIG,
     RECORDED,
@@ -241,3 +242,35 @@ def test_outside_of_whole_cycles_nothing_is_said() -> None:
     found = sizes_of(one, cycles(batch=[8], k=[3]), {}, Models(WIDTH))
     assert (found.bytes == ABSENT).all()
     assert found.assumption == ""
+
+
+FUSED = ["custom.allreduce_norm", "custom.allreduce", "custom.allreduce", "nccl.allreduce"]
+# Rank 1 arrives last: its own part tells the transfer, without a clock.
+FUSED_TIMES = times([[0] * 4, [10] * 4], [[90, 70, 80, 30]] * 2)
+
+
+def test_of_a_fused_all_reduce_the_wire_takes_at_least_what_a_plain_one_of_its_size_takes() -> None:
+    """80 ns of transfer; the plain ones of its library take 60 and 70, NCCL's is another."""
+    [bound] = bounds(matched(FUSED), FUSED_TIMES, recorded(64, 64, 64, 64), np.array([0]))
+    assert (bound.stage, bound.calls, bound.wire_ns, bound.transfer_ns) == ("verify", 1, 60, 80)
+    assert bound.reason == "the quickest plain all-reduce of its library and size takes as long"
+
+
+def test_of_another_size_a_plain_all_reduce_bounds_nothing() -> None:
+    [bound] = bounds(matched(FUSED), FUSED_TIMES, recorded(64, 32, 128, 64), np.array([0]))
+    assert bound.wire_ns is None and bound.transfer_ns == 80
+    assert bound.reason.startswith("no plain all-reduce of its library and size")
+
+
+def test_without_sizes_those_of_the_same_stage_bound_it() -> None:
+    stage = np.array([VERIFY, DRAFT, VERIFY, VERIFY])
+    unknown = recorded(ABSENT, ABSENT, ABSENT, ABSENT)
+    [bound] = bounds(matched(FUSED, stage=stage), FUSED_TIMES, unknown, np.array([0]))
+    assert bound.wire_ns == 70
+    assert "and stage" in bound.reason
+
+
+def test_a_wire_is_never_slower_than_the_fused_kernel_itself() -> None:
+    when = times([[0] * 4, [10] * 4], [[50, 70, 80, 30]] * 2)
+    [bound] = bounds(matched(FUSED), when, recorded(64, 64, 64, 64), np.array([0]))
+    assert (bound.wire_ns, bound.transfer_ns) == (40, 40)

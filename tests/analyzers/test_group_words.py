@@ -8,7 +8,9 @@ from specscope.analyzers.group_rows import RankStage
 from specscope.analyzers.group_words import sentence
 
 
-def row(rank: int | None, wait: float, transfer: float, lateness: float = 0.5) -> RankStage:
+def row(
+    rank: int | None, wait: float, transfer: float, lateness: float = 0.5, cause: float = 0.9
+) -> RankStage:
     return RankStage(
         rank=rank,
         stage="verify",
@@ -22,7 +24,7 @@ def row(rank: int | None, wait: float, transfer: float, lateness: float = 0.5) -
         late_ns=None if rank is None else lateness * 1e6,
         lateness_share=None if rank is None else lateness,
         cause=None if rank is None else "compute",
-        cause_share=None,
+        cause_share=None if rank is None else cause,
         end_skew_ns=None,
     )
 
@@ -64,3 +66,13 @@ def test_ranks_that_are_late_in_turn_are_called_so() -> None:
 
 def test_without_collectives_there_is_no_sentence() -> None:
     assert sentence([]) == ""
+
+
+def test_two_ranks_that_are_late_alike_are_late_in_turn() -> None:
+    rows = [row(None, 0.2, 0.01), *(row(rank, 0.2, 0.01, 0.5) for rank in range(2))]
+    assert "the ranks are late in turn" in sentence(rows)
+
+
+def test_a_cause_of_half_of_the_lateness_is_not_called_most_of_it() -> None:
+    rows = [row(None, 0.2, 0.01), row(0, 0.3, 0.01, 0.1), row(1, 0, 0.01, 0.9, cause=0.5)]
+    assert sentence(rows).endswith(", partly because its compute takes longer.")

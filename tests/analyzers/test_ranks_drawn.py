@@ -293,3 +293,44 @@ def test_a_file_without_a_base_time_is_aligned_to_one_with_it() -> None:
     times = group.measured.times
     assert group.measured.clocks.clocks[1].offset_ns == pytest.approx(250_000 - base, abs=256)
     assert np.abs(times.transfer - drawn.transfer).max() <= 256
+
+
+def test_a_wait_that_comes_in_some_cycles_only_has_an_interval_that_reaches_over_both() -> None:
+    """Half of the cycles hold a late rank: the median alone says nothing."""
+    late = [Delay(i, 1, 100_000) for of in places(VERIFY)[::2] for i in of[1::4]]
+    group = draw(source(), [Distortion(), Distortion()], late).group()
+    row, over = group.row("verify", 0), group.row("verify")
+    assert row is not None and over is not None
+    a_cycle = 100_000 * len(places(VERIFY)[0][1::4])
+    assert row.wait_low_ns < 1_000
+    assert row.wait_high_ns == pytest.approx(a_cycle, rel=0.01)
+    assert row.wait_share_low < 0.001 < row.wait_share_high
+    assert row.transfer_high_ns - row.transfer_low_ns < 0.1 * row.transfer_ns
+    # Rank 1 never waits, so half of it is the median over the two.
+    assert over.wait_high_ns == pytest.approx(a_cycle / 2, rel=0.01)
+
+
+def test_a_clock_that_is_set_once_is_not_taken_for_one_that_drifts() -> None:
+    """A step of 5 us in the middle, seen by every time of the second rank."""
+    drawn = draw(source(), [Distortion(), Distortion(80_000)], jitter_ns=500)
+    second = drawn.attributed[1]
+    ops = second.rank.ops
+    middle = drawn.middle + 80_000
+    stepped = replace(
+        ops,
+        start=ops.start + np.where(ops.start > middle, 5_000, 0),
+        end=ops.end + np.where(ops.end > middle, 5_000, 0),
+    )
+    drawn.attributed[1] = replace(second, rank=replace(second.rank, ops=stepped))
+    group = drawn.group()
+    assert group.measured is not None
+    clock = group.measured.clocks.clocks[1]
+    assert clock.drift_ppm == 0
+    assert 80_000 <= clock.offset_ns <= 86_000
+
+
+@pytest.mark.parametrize("ppm", [-50.0, 15.0])
+def test_a_clock_that_drifts_is_still_found_to_drift(ppm: float) -> None:
+    group = draw(source(), [Distortion(), Distortion(80_000, ppm)], jitter_ns=500).group()
+    assert group.measured is not None
+    assert group.measured.clocks.clocks[1].drift_ppm == pytest.approx(ppm, abs=1.5)

@@ -105,6 +105,7 @@ def test_a_histogram_gives_acceptance_by_position() -> None:
 def test_the_conditional_rate_is_given_the_position_before() -> None:
     found = Acceptance(2.0, "x", by_position=(0.8, 0.4, 0.0, 0.0)).conditional
     assert found == (0.8, 0.5, 0.0, None)
+    assert Acceptance(2.0, "x").conditional == ()
 
 
 def test_perfect_acceptance_emits_every_draft_token_and_the_bonus() -> None:

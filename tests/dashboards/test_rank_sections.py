@@ -141,3 +141,37 @@ def test_json_with_sizes_is_valid_by_the_schema() -> None:
     tree = as_json(report)
     valid(tree)
     assert tree["group"]["bandwidth"]["sizes"]
+
+
+def test_json_has_the_intervals_and_exposed_against_hidden_communication() -> None:
+    tree = as_json(reports.bundled())["group"]
+    for row in tree["stages"]:
+        for name in ("wait", "transfer"):
+            low, high = row[f"{name}_interval_ns"]
+            assert low <= row[f"{name}_ns"] <= high
+            low, high = row[f"{name}_share_interval"]
+            assert low <= row[f"{name}_share"] <= high
+    shares = {(row["rank"], row["stage"]): row for row in as_json(reports.bundled())["stages"]}
+    assert {row["stage"] for row in tree["communication"]} >= {"draft", "verify", "draft_extend"}
+    for row in tree["communication"]:
+        said = shares[row["rank"], row["stage"]]
+        assert (row["exposed_ns"], row["hidden_ns"]) == (
+            said["collective_ns"],
+            said["hidden_collective_ns"],
+        )
+
+
+def test_the_command_shows_exposed_and_hidden_communication() -> None:
+    file = io.StringIO()
+    print_group(reports.bundled(), console_for(file, 80))
+    lines = file.getvalue().splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("Communication a cycle"))
+    assert lines[at + 1].split() == ["exposed", "share", "hidden", "behind", "compute"]
+    hidden = next(line for line in lines[at:] if line.startswith("draft-extend"))
+    assert hidden.endswith("1.0 us")
+
+
+def test_a_share_that_moves_is_shown_by_its_interval() -> None:
+    row = next(r for r in group_grids(reports.bundled())[0].rows if r.cells[0] == "verify+accept")
+    assert row.cells[3] == "0.8-1.8 %"
+    assert row.cells[5] == "22.3 %"  # its ends are the same whole percent

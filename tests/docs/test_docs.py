@@ -17,6 +17,16 @@ def test_the_page_of_the_tables_is_that_of_the_schemas() -> None:
     assert (ROOT / "docs" / "tables.md").read_text("utf-8") == made
 
 
+def test_the_page_of_the_dataset_is_that_of_its_schemas() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "make_dataset.py"))["main"]()
+    assert (ROOT / "docs" / "dataset.md").read_text("utf-8") == made
+
+
+def test_the_page_of_the_causes_is_that_of_the_rules() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "make_causes.py"))["main"]()
+    assert (ROOT / "docs" / "causes.md").read_text("utf-8") == made
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):

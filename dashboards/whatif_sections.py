@@ -1,0 +1,152 @@
+"""What would help, as grids and lines; every figure is in the `WhatIf`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from specscope.analyzers.lever_bench import Prediction
+from specscope.analyzers.whatif import WhatIf
+from specscope.dashboards.grid import Grid, Row
+from specscope.dashboards.layout import BOLD, grid_lines, hanging
+from specscope.dashboards.safe_text import clean
+from specscope.dashboards.units import UNKNOWN, between, share_text, time_text
+
+_COLUMNS: Final = ("", "cycle", "change", "tok/s", "at most")
+
+
+def print_whatif(found: WhatIf, console: Console) -> None:
+    """Print it: what predictions rest on, the answers, the list, the steps."""
+    colours = console.color_system is not None and not console.no_color
+    blocks = [hanging(Text(headline(found), BOLD), console, indent=0)]
+    blocks[0] += [line for text in basis_lines(found) for line in hanging(text, console, indent=0)]
+    for grid in grids(found):
+        blocks.append(grid_lines(grid, console, colours=colours))
+    blocks.append([line for text in answer_lines(found) for line in hanging(text, console)])
+    refused = [line for text in refused_lines(found) for line in hanging(text, console, first="!")]
+    blocks.append(refused)
+    for number, block in enumerate(part for part in blocks if part):
+        if number:
+            console.print()
+        for line in block:
+            console.print(line, soft_wrap=True)
+
+
+def headline(found: WhatIf) -> str:
+    """The answer in one sentence: what was asked, else what would help most."""
+    if found.refused:
+        return f"Nothing can be predicted: {clean('; '.join(found.refused))}."
+    rows = [row for row in found.asked if not row.refused] or [
+        row for row in found.ranked if not row.refused
+    ]
+    if not rows or found.corrected is None:
+        return "No lever can be tried on this run."
+    row = rows[0]
+    lead = "" if found.asked else "What would help most: "
+    return (
+        f"{lead}{clean(row.title)}: the cycle would take {between_times(row)} in place of "
+        f"{time_text(found.corrected.cycle_ns)} ({change_text(found, row)}); "
+        f"{clean(row.assumption)}."
+    )
+
+
+def basis_lines(found: WhatIf) -> list[str]:
+    """What the predictions rest on: the replay, the profiler, acceptance."""
+    lines = []
+    if found.unchanged is not None:
+        one = found.unchanged
+        lines.append(
+            f"Replayed unchanged: {time_text(one.replayed_ns)} a cycle, recorded "
+            f"{time_text(one.measured_ns)} (error {100 * abs(one.error):.2f} %; "
+            f"{time_text(one.unexplained_ns)} of the critical path are explained by nothing on "
+            "record)."
+        )
+    if found.corrected is not None:
+        text = clean(found.corrected.text)
+        lines.append(f"{text[:1].upper()}{text[1:]}.")
+    if found.acceptance:
+        lines.append(f"Accept length {clean(found.acceptance)}.")
+    return lines + [f"{clean(note)}." for note in found.notes]
+
+
+def grids(found: WhatIf) -> Iterator[Grid]:
+    """The answers, the list and the steps as tables."""
+    if found.corrected is None:
+        return
+    if found.asked:
+        yield _grid(found, "What if", found.asked)
+    yield _grid(found, "What would help most", found.ranked)
+    if found.curve is not None:
+        best = found.curve.best
+        note = "" if best is None else f"best: {between([str(number) for number in best])}"
+        yield _grid(found, "Draft steps", found.curve.rows, note)
+    if found.corrected.state == "corrected":
+        yield stage_grid(found)
+
+
+def stage_grid(found: WhatIf) -> Grid:
+    """Stages as recorded and without the profiler."""
+    one = found.corrected
+    assert one is not None
+    rows = [
+        Row((stage.stage.replace("_", "-"), time_text(stage.ns), time_text(one.stage_ns(stage.stage))), stage=stage.stage)
+        for stage in one.profiled
+    ]
+    rows.append(Row(("cycle", time_text(one.profiled_ns), time_text(one.cycle_ns))))
+    rows.append(Row(("waiting", *(time_text(ns) for ns in one.waiting_ns))))
+    taken = ", ".join(f"{part.what} {time_text(part.ns)}" for part in one.taken)
+    return Grid("Stages", ("", "recorded", "without profiler"), tuple(rows), f"taken out: {taken}")
+
+
+def _grid(found: WhatIf, title: str, rows: tuple[Prediction, ...], note: str = "") -> Grid:
+    good = [row for row in rows if not row.refused]
+    cells = [
+        Row((clean(row.title, 40), between_times(row), change_text(found, row), rate_text(row), bound_text(found, row)))
+        for row in good
+    ]
+    return Grid(title, _COLUMNS, tuple(cells), note)
+
+
+def answer_lines(found: WhatIf) -> list[str]:
+    """The assumption and the formula of each lever that was asked for."""
+    rows = found.asked or found.ranked[:1]
+    return [
+        f"{clean(row.title)}: {clean(row.assumption)}. {clean(row.formula)}."
+        for row in rows
+        if not row.refused and row.assumption
+    ] + ([f"Steps: {clean(found.curve.basis)}."] if found.curve and found.curve.basis else [])
+
+
+def refused_lines(found: WhatIf) -> list[str]:
+    """What could not be answered, and what would answer it."""
+    every = [row for row in found.asked if row.refused]
+    return [f"{clean(row.title)}: {clean(row.refused)}" for row in every]
+
+
+def between_times(row: Prediction) -> str:
+    """The range of the cycle."""
+    assert row.cycle_ns is not None
+    return between([time_text(ns) for ns in row.cycle_ns])
+
+
+def change_text(found: WhatIf, row: Prediction) -> str:
+    """By how much the cycle changes, in percent."""
+    assert row.cycle_ns is not None
+    assert found.corrected is not None
+    ends = [100 * (ns / found.corrected.cycle_ns - 1) for ns in row.cycle_ns]
+    return between([f"{end + 0.0:+.1f}" for end in ends]) + " %"
+
+
+def rate_text(row: Prediction) -> str:
+    """The range of tokens/s."""
+    return UNKNOWN if row.rate is None else between([f"{rate:.1f}" for rate in row.rate])
+
+
+def bound_text(found: WhatIf, row: Prediction) -> str:
+    """By how much the cycle could shrink at most, were what the lever touches free."""
+    if row.bound_ns is None or found.corrected is None:
+        return UNKNOWN
+    return "-" + share_text(max(1 - row.bound_ns / found.corrected.cycle_ns, 0.0))
