@@ -169,15 +169,10 @@ def _register(page: Any, name: str, runs: Sequence[Shown]) -> None:
         Output(f"{name}-rest", "children"),
         Input(f"{name}-run", "value"),
     )(lambda value: _texts(runs, value))
-    page.callback(
-        [
-            Output(f"{name}-cycles", "figure"),
-            Output(f"{name}-cycles-says", "children"),
-            Output(f"{name}-parts", "figure"),
-            Output(f"{name}-parts-says", "children"),
-        ],
-        pick,
-    )(lambda data: _picked(runs, data))
+    for figure, draw in (("cycles", side_of.cycles_of), ("parts", side_of.parts_view)):
+        page.callback(
+            Output(f"{name}-{figure}", "figure"), Output(f"{name}-{figure}-says", "children"), pick
+        )(_drawer(runs, draw))
     page.callback(
         Output(f"{name}-timeline", "figure"), Output(f"{name}-timeline-says", "children"), window
     )(lambda data: _stretch(runs, data))
@@ -205,14 +200,16 @@ def _texts(runs: Sequence[Shown], value: Any) -> tuple[list[Any], list[Any]]:
     return report_parts.head_parts(report), report_parts.rest_parts(report)
 
 
-def _picked(runs: Sequence[Shown], data: Any) -> list[Any]:
+def _drawer(
+    runs: Sequence[Shown], draw: Callable[[Shown, Side], tuple[Any, str]]
+) -> Callable[[Any], tuple[Any, Any]]:
     from dash import no_update
 
-    side = kept(runs, data, {})
-    if side is None:
-        return [no_update] * 4
-    run = runs[side.run]
-    return [*side_of.cycles_of(run, side), *side_of.parts_view(run, side)]
+    def drawn(data: Any) -> tuple[Any, Any]:
+        side = kept(runs, data, {})
+        return (no_update, no_update) if side is None else draw(runs[side.run], side)
+
+    return drawn
 
 
 def _stretch(runs: Sequence[Shown], data: Any) -> tuple[Any, Any]:

@@ -14,9 +14,9 @@ from specscope.capture_cli import capture_command
 from specscope.collect_cli import collect_command
 from specscope.compare_cli import compare_command
 from specscope.convert_cli import convert_command
+from specscope.dashboard_cli import dashboard_command
 from specscope.engine_options import engine_options
 from specscope.export_cli import export_command
-from specscope.dashboard_cli import dashboard_command
 from specscope.live_cli import live_command
 from specscope.measured_options import measured_options
 from specscope.option_types import Expanded, Positive, Size
