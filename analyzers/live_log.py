@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,8 @@ from specscope.analyzers.live_view import LiveView, live_view
 from specscope.traces import attach_reports
 from specscope.traces.log_follow import Follower, Process
 
+# The log is looked at so often; its writer writes once a second.
+POLL_SECONDS: Final = 1.0
 # A rank that says nothing for so long while another one goes on is called silent.
 SILENT_SECONDS: Final = 5.0
 # Reports of the hooks are looked at so often.
@@ -95,6 +98,21 @@ class LiveLog:
         reports, _ = attach_reports.read(self._follower.folder)
         costs = (hook_cost(report) for report in reports)
         return {cost.pid: cost for cost in costs if cost is not None}
+
+
+def views(log: LiveLog, stop: threading.Event) -> Iterator[LiveView]:
+    """View after view until told to stop, as often as a tenth of a core allows."""
+    due = 0.0
+    while not stop.is_set():
+        behind = log.poll()
+        if time.monotonic() >= due:
+            begun = time.thread_time()
+            view = log.view()
+            cost = time.thread_time() - begun
+            due = time.monotonic() + max(9 * cost, POLL_SECONDS / 2)
+            yield view
+        if not behind:
+            stop.wait(POLL_SECONDS)
 
 
 def _notes(process: Process, fold: CycleFold | None, quiet: float, least: float) -> list[str]:

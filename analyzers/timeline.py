@@ -117,7 +117,7 @@ class CallStarts:
 
 @dataclass(frozen=True)
 class Timeline:
-    """All lanes of a run. The axis counts from its first op; `zero` gives it for each rank."""
+    """All lanes of a run, on an axis that begins with them: at `zero` of each rank's clock."""
 
     lanes: tuple[Lane, ...]
     length_ns: int
@@ -188,11 +188,13 @@ def timeline(report: Report) -> Timeline | None:
         calls_by_rank[rank] = _of_rank(all_calls, rank)
     if not by_rank:
         return None
-    first = min(int(ints(ops, "start_ns").min()) - zero[rank] for rank, ops in by_rank.items())
-    axis = {rank: zero[rank] + first for rank in by_rank}
     for rank, ops in by_rank.items():
-        lanes += _host_lanes(rank, ops, calls_by_rank[rank], axis[rank])
-        lanes += _gpu_lanes(rank, ops, axis[rank])
+        lanes += _host_lanes(rank, ops, calls_by_rank[rank], zero[rank])
+        lanes += _gpu_lanes(rank, ops, zero[rank])
+    first = min(int(lane.start[0]) for lane in lanes)
+    for lane in lanes:
+        _shift(lane, first)
+    axis = {rank: zero[rank] + first for rank in by_rank}
     length = max(int(lane.reach[-1]) for lane in lanes)
     starts = {rank: CallStarts.read(calls) for rank, calls in calls_by_rank.items()}
     return Timeline(tuple(lanes), length, axis, by_rank, calls_by_rank, starts)
@@ -286,3 +288,10 @@ def _lane(
         low, high = free[mine], last[mine]
         classes.append(Class(number, low, high, np.append(0, np.cumsum(high - low))))
     return Lane(rank, on_host, name, begin, finish, reach, rows, own, tuple(classes))
+
+
+def _shift(lane: Lane, first: int) -> None:
+    """Let the axis begin at `first`; in place, for a lane may hold millions of times."""
+    of_classes = [times for one in lane.classes for times in (one.start, one.end)]
+    for times in (lane.start, lane.end, lane.reach, *of_classes):
+        np.subtract(times, first, out=times)

@@ -65,7 +65,7 @@ def warnings(lines: Iterable[str]) -> list[Any]:
     return [html.Div(line, className="warning") for line in lines]
 
 
-def choice(name: str, title: str, options: list[dict[str, str]]) -> Any:
+def choice(name: str, title: str, options: list[dict[str, str]], value: str | None = None) -> Any:
     """One of several."""
     from dash import dcc
 

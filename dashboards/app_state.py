@@ -108,6 +108,23 @@ def _side(name: str, given: Mapping[str, int], runs: Sequence[Run]) -> Side | No
     return side
 
 
+def kept(runs: Sequence[Run], pick: Any, window: Any) -> Side | None:
+    """A side from what the page kept of it, which may have become anything."""
+    found: dict[Any, Any] = {}
+    for part in (pick, window):
+        found |= part if isinstance(part, dict) else {}
+    number = whole(found.get("run"))
+    if number is None or number >= len(runs):
+        return None
+    run = runs[number]
+    side = at_rank(opened(runs, number), run, whole(found.get("rank")))
+    cycle = whole(found.get("cycle"))
+    if cycle is not None and cycle < run.count(side.rank):
+        side = replace(side, cycle=cycle)
+    low, high = whole(found.get("low")), whole(found.get("high"))
+    return side if low is None or high is None else at_stretch(side, run, low, high)
+
+
 def at_cycle(side: Side, run: Run, cycle: int | None) -> Side:
     """That cycle, in full; the nearest there is."""
     count = run.count(side.rank)

@@ -74,7 +74,12 @@ def cycles_figure(
                 marker={
                     "symbol": _MARKS[index % len(_MARKS)],
                     "size": 6,
-                    "color": ["rgba(0,0,0,0)" if marked else _FONT for marked in one.marked],
+                    # As numbers: a colour for each point would be checked one by one.
+                    "color": np.array(one.marked, np.int8),
+                    "colorscale": [[0, _FONT], [1, "rgba(0,0,0,0)"]],
+                    "cmin": 0,
+                    "cmax": 1,
+                    "showscale": False,
                     "line": {"color": _FONT, "width": 1.2},
                 },
                 customdata=one.cycle,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from string import Template
 from typing import Any
 
 from specscope.dashboards import dashboard_side as side_of
@@ -11,7 +12,7 @@ from specscope.dashboards.app_guard import Access
 from specscope.dashboards.app_page import guarded, new_page
 from specscope.dashboards.app_runs import Shown
 from specscope.dashboards.app_server import Application
-from specscope.dashboards.app_state import SIDES, Side, fragment, whole
+from specscope.dashboards.app_state import SIDES, Side, fragment, kept, whole
 from specscope.dashboards.dashboard_moves import moved
 from specscope.traces.errors import UsageError
 
@@ -27,6 +28,11 @@ _MOVES = (
     ("cycles", "clickData"),
     ("timeline", "relayoutData"),
 )
+_SAVE_SVG = Template("""function (clicks) {
+  const one = document.querySelector("#$graph .js-plotly-plot");
+  Plotly.downloadImage(one, {format: "svg", filename: "$file", width: one.offsetWidth,
+    height: one.offsetHeight});
+}""")
 
 
 def dashboard_app(runs: Sequence[Shown], access: Access | None = None) -> Application:
@@ -35,6 +41,8 @@ def dashboard_app(runs: Sequence[Shown], access: Access | None = None) -> Applic
 
     access = access or Access()
     page = new_page("specscope", access)
+    for number in range(len(runs)):
+        _texts(runs, number)  # the tables behind them are made here, before the first look
     page.layout = html.Main(
         [
             html.H1("specscope"),
@@ -161,15 +169,10 @@ def _register(page: Any, name: str, runs: Sequence[Shown]) -> None:
         Output(f"{name}-rest", "children"),
         Input(f"{name}-run", "value"),
     )(lambda value: _texts(runs, value))
-    page.callback(
-        [
-            Output(f"{name}-cycles", "figure"),
-            Output(f"{name}-cycles-says", "children"),
-            Output(f"{name}-parts", "figure"),
-            Output(f"{name}-parts-says", "children"),
-        ],
-        pick,
-    )(lambda data: _picked(runs, data))
+    for figure, draw in (("cycles", side_of.cycles_of), ("parts", side_of.parts_view)):
+        page.callback(
+            Output(f"{name}-{figure}", "figure"), Output(f"{name}-{figure}-says", "children"), pick
+        )(_drawer(runs, draw))
     page.callback(
         Output(f"{name}-timeline", "figure"), Output(f"{name}-timeline-says", "children"), window
     )(lambda data: _stretch(runs, data))
@@ -181,6 +184,12 @@ def _register(page: Any, name: str, runs: Sequence[Shown]) -> None:
             State(f"{name}-window", "data"),
             prevent_initial_call=True,
         )(_saver(runs, figure))
+        # Plotly's camera saves a PNG; the same in the browser as SVG.
+        page.clientside_callback(
+            _SAVE_SVG.substitute(graph=f"{name}-{figure}", file=figure),
+            Input(f"{name}-{figure}-svg", "n_clicks"),
+            prevent_initial_call=True,
+        )
 
 
 def _texts(runs: Sequence[Shown], value: Any) -> tuple[list[Any], list[Any]]:
@@ -191,20 +200,22 @@ def _texts(runs: Sequence[Shown], value: Any) -> tuple[list[Any], list[Any]]:
     return report_parts.head_parts(report), report_parts.rest_parts(report)
 
 
-def _picked(runs: Sequence[Shown], data: Any) -> list[Any]:
+def _drawer(
+    runs: Sequence[Shown], draw: Callable[[Shown, Side], tuple[Any, str]]
+) -> Callable[[Any], tuple[Any, Any]]:
     from dash import no_update
 
-    side = read_side(runs, data, {})
-    if side is None:
-        return [no_update] * 4
-    run = runs[side.run]
-    return [*side_of.cycles_of(run, side), *side_of.parts_view(run, side)]
+    def drawn(data: Any) -> tuple[Any, Any]:
+        side = kept(runs, data, {})
+        return (no_update, no_update) if side is None else draw(runs[side.run], side)
+
+    return drawn
 
 
 def _stretch(runs: Sequence[Shown], data: Any) -> tuple[Any, Any]:
     from dash import no_update
 
-    side = read_side(runs, {}, data)
+    side = kept(runs, {}, data)
     if side is None:
         return no_update, no_update
     drawn = side_of.timeline_of(runs[side.run], side)
@@ -215,7 +226,7 @@ def _stretch(runs: Sequence[Shown], data: Any) -> tuple[Any, Any]:
 
 def _saver(runs: Sequence[Shown], figure: str) -> Callable[..., Any]:
     def save(_: Any, pick: Any, window: Any) -> Any:
-        side = read_side(runs, pick, window)
+        side = kept(runs, pick, window)
         if side is None:
             return None
         text = sql_box.csv_text(side_of.rows_of(runs[side.run], side, figure))
@@ -232,21 +243,6 @@ def _saved_answer(run: Shown, sql: str | None) -> tuple[Any, str]:
     return {"content": text, "filename": "answer.csv", "type": "text/csv"}, ""
 
 
-def read_side(
-    runs: Sequence[Shown], pick: Mapping[str, Any] | None, window: Mapping[str, Any] | None
-) -> Side | None:
-    """A side from what the page sent back, which may be anything."""
-    found = {**(pick or {}), **(window or {})}
-    number = whole(found.get("run"))
-    if number is None or number >= len(runs):
-        return None
-    run = runs[number]
-    rank, cycle = whole(found.get("rank")), whole(found.get("cycle"))
-    low, high = whole(found.get("low")), whole(found.get("high"))
-    low, high = (0, run.length_ns) if low is None or high is None else (low, high)
-    return Side(number, rank if rank in run.ranks else None, cycle, low, max(high, low + 1))
-
-
 def _run(runs: Sequence[Shown], pick: Any) -> Shown:
-    side = read_side(runs, pick, {})
+    side = kept(runs, pick, {})
     return runs[0 if side is None else side.run]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from specscope.dashboards.app_state import (
@@ -14,6 +13,7 @@ from specscope.dashboards.app_state import (
     at_cycle,
     at_rank,
     at_stretch,
+    kept,
     opened,
     restored,
     whole,
@@ -31,22 +31,11 @@ def moved(
     name, _, end = (trigger or "url").partition("-")
     if name not in SIDES:
         return restored(str(given.get("url") or ""), runs)
-    sides = {side: _known(runs, before, side) for side in SIDES}
+    sides = {
+        side: kept(runs, before.get(f"{side}-pick"), before.get(f"{side}-window")) for side in SIDES
+    }
     sides[name] = _moved(runs, sides[name], name, end, given)
     return State(sides["a"] or opened(runs), sides["b"])
-
-
-def _known(runs: Sequence[Run], before: Mapping[str, Any], name: str) -> Side | None:
-    """A side as it was, by its stores."""
-    found = {**(before.get(f"{name}-pick") or {}), **(before.get(f"{name}-window") or {})}
-    number = whole(found.get("run"))
-    if number is None or number >= len(runs):
-        return None
-    run = runs[number]
-    side = at_rank(opened(runs, number), run, whole(found.get("rank")))
-    side = replace(side, cycle=whole(found.get("cycle")))
-    low, high = whole(found.get("low")), whole(found.get("high"))
-    return side if low is None or high is None else at_stretch(side, run, low, high)
 
 
 def _moved(

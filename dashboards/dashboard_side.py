@@ -77,7 +77,13 @@ def _figure(side: str, name: str, title: str, hint: str) -> Any:
             html.P(hint, className="soft") if hint else "",
             html.P(id=f"{side}-{name}-says", className="soft"),
             graph(f"{side}-{name}", title, EMPTY),
-            html.Button("CSV", id=f"{side}-{name}-csv", title=f"Save the rows of: {title}"),
+            html.Div(
+                [
+                    html.Button("CSV", id=f"{side}-{name}-csv", title=f"Save the rows of: {title}"),
+                    html.Button("SVG", id=f"{side}-{name}-svg", title=f"Save as SVG: {title}"),
+                ],
+                className="controls",
+            ),
         ]
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
-from specscope.analyzers.live_log import LiveLog
+from specscope.analyzers.live_log import LiveLog, views
 from specscope.analyzers.live_view import LiveView
 from specscope.dashboards import live_figures, live_sections
 from specscope.dashboards.app_guard import Access
@@ -14,7 +14,6 @@ from specscope.dashboards.app_parts import graph, grid_part, paragraphs, warning
 from specscope.dashboards.app_server import Application
 from specscope.dashboards.palette import stage_colour
 
-POLL_SECONDS: Final = 1.0
 REDRAW_MS: Final = 2_000
 _FIGURES: Final = (
     ("stages", "Stages over time", live_figures.stages_figure),
@@ -77,11 +76,8 @@ class _Latest:
 
     def follow(self, stop: threading.Event) -> None:
         """Read on until told to stop."""
-        while not stop.is_set():
-            behind = self._log.poll()
-            self.view = self._log.view()
-            if not behind:
-                stop.wait(POLL_SECONDS)
+        for view in views(self._log, stop):
+            self.view = view
 
 
 def _head(view: LiveView, name: str) -> list[Any]:

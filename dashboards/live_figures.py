@@ -17,7 +17,7 @@ from specscope.dashboards.units import time_text
 
 _FONT: Final = "#7A7A7A"
 _RULES: Final = {"gridcolor": "rgba(128,128,128,0.25)", "zerolinecolor": "rgba(128,128,128,0.6)"}
-_TIME: Final = {**_RULES, "tickformat": "%H:%M:%S", "tickangle": 0, "nticks": 7}
+_TIME: Final = {**_RULES, "type": "date", "tickformat": "%H:%M:%S", "tickangle": 0, "nticks": 7}
 # Ranks have no colour of their own: stages do. Their lines differ by dash and mark.
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _MARKS: Final = ("circle", "square", "diamond", "cross", "triangle-up", "x", "star", "hexagon")

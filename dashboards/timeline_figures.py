@@ -171,7 +171,7 @@ def _finish(figure: go.Figure, lanes: Sequence[Lane], low: int, high: int) -> No
         dragmode="zoom",
     )
     figure.update_xaxes(
-        title="ms since the first op of the run",
+        title="ms since the run began",
         range=[low / 1e6, high / 1e6],
         zeroline=False,
         tickformat=",",

@@ -5,16 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from specscope import exits
-from specscope.analyzers.live_log import LiveLog
+from specscope.analyzers.live_log import LiveLog, views
 from specscope.dashboards import live_terminal, terminal
 from specscope.dashboards.app_server import serve, stopped_by_signals
 from specscope.dashboards.safe_text import clean
-
-# The log is looked at so often; its writer writes once a second.
-POLL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -49,9 +45,6 @@ def _in_terminal(request: Request, log: LiveLog) -> int:
     console = terminal.console_for(sys.stdout)
     title = f"specscope live {clean(request.log, 120)}"
     with stopped_by_signals() as stop, live_terminal.Screen(console, title) as screen:
-        while not stop.is_set():
-            behind = log.poll()
-            screen.show(log.view())
-            if not behind:
-                stop.wait(POLL_SECONDS)
+        for view in views(log, stop):
+            screen.show(view)
     return exits.DONE
