@@ -18,19 +18,22 @@ class Inputs:
     """Files and addresses that were given by options, read.
 
     `served`: what each says of acceptance, in the order of trust. `device`: the engine's own
-    times. `plain`: the report of a run of the same server without speculation. `notes`: what of
-    the files could not be read.
+    times. `plain`: the report of a run of the same server without speculation. `others`: of runs
+    of it with other draft tokens or batches. `notes`: what of the files could not be read.
     """
 
     served: tuple[Served, ...] = ()
     device: DeviceSeconds | None = None
     plain: Report | None = None
+    others: tuple[Report, ...] = ()
     plain_tokens_per_second: float | None = None
     notes: tuple[Note, ...] = ()
 
     def unused(self) -> list[Note]:
         """A note for a run that has no use for what was given."""
-        given = self.served or self.device or self.plain or self.plain_tokens_per_second
+        given = (
+            self.served or self.device or self.plain or self.others or self.plain_tokens_per_second
+        )
         if not given:
             return []
         return [

@@ -11,12 +11,13 @@ from specscope.analyzers.accept_positions import sign_of
 from specscope.analyzers.baseline import baseline_of
 from specscope.analyzers.device_check import check_of
 from specscope.analyzers.inputs import Inputs
+from specscope.analyzers.other_widths import points_from
 from specscope.analyzers.shares import StageShare
 from specscope.analyzers.throughput import StageCost, Throughput
 from specscope.analyzers.throughput_growth import growth_of
 from specscope.analyzers.token_value import Step, TokenValue, values_of
 from specscope.analyzers.unprofiled import Reference
-from specscope.analyzers.verify_cost import Line, line_through
+from specscope.analyzers.verify_cost import Line, Point, line_through
 from specscope.analyzers.verify_points import points_of
 from specscope.traces.run import Run
 
@@ -59,17 +60,22 @@ def throughput_of(
         device=check_of(inputs.device, shares) if inputs.device else None,
         log_rate=next((r for one in inputs.served for r in one.rates if r.batch == batch), None),
     )
-    return _with_costs(plain, run.context, facts.get("engine"), verify_by_batch)
+    also = points_from(inputs.others, facts, profiled=profiled)
+    return _with_costs(plain, run.context, facts.get("engine"), verify_by_batch, also)
 
 
 def _with_costs(
-    found: Throughput, context: Mapping[str, Any], engine: object, by_batch: Mapping[int, float]
+    found: Throughput,
+    context: Mapping[str, Any],
+    engine: object,
+    by_batch: Mapping[int, float],
+    also: Sequence[Point],
 ) -> Throughput:
     """The same with the costs of tokens: line of the verify, worth of a draft token, growth."""
     chain = context.get("topk") in (None, 1)
     width = _whole(context.get("draft_tokens")) or (found.k + 1 if found.k and chain else None)
     verify_ns = found.stage_ns("verify")
-    points = points_of(by_batch, found.batch, width, verify_ns, found.baseline)
+    points = [*points_of(by_batch, found.batch, width, verify_ns, found.baseline), *also]
     line = line_through(points)
     step = _step(found, engine, line) if chain else None
     values: tuple[TokenValue, ...] = ()

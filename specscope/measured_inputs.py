@@ -48,6 +48,7 @@ def read(given: Measured, *, cache: bool = True) -> Inputs:
         served=tuple(found),
         device=metrics.device if metrics else None,
         plain=_plain(given, cache=cache),
+        others=tuple(analyze(load([path], cache=cache), Options()) for path in given.also),
         plain_tokens_per_second=given.baseline_tokens_per_second,
         notes=tuple(notes),
     )

@@ -33,6 +33,7 @@ class Measured:
     responses: tuple[Path, ...] = ()
     baseline: str | None = None  # a trace or folder of plain decoding
     baseline_tokens_per_second: float | None = None
+    also: tuple[str, ...] = ()  # recordings of the same server at another width or batch
 
 
 _OPTIONS: Final = (
@@ -88,6 +89,14 @@ _OPTIONS: Final = (
         metavar="RATE",
         type=Positive(),
         help="Rate of the running batch without speculation and without a profiler.",
+    ),
+    click.option(
+        "--also",
+        metavar="PATH",
+        type=click.Path(),
+        multiple=True,
+        help="Recording of the same server with other draft tokens or another batch: gives what a "
+        "verify costs by tokens. Repeatable.",
     ),
 )
 

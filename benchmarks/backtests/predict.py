@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,9 @@ def recording(name: str, folders: list[Path]) -> Path | None:
     )
 
 
-def report_of(path: Path, baseline: Path | None = None) -> Report:
+def report_of(path: Path, baseline: Path | None = None, also: Sequence[Path] = ()) -> Report:
     """The report of a recording as `whatif` reads it."""
-    given = Measured(baseline=str(baseline) if baseline else None)
+    given = Measured(baseline=str(baseline) if baseline else None, also=tuple(map(str, also)))
     return analyze(load([str(path)]), Options(inputs=read(given)))
 
 
@@ -53,19 +53,20 @@ def planned() -> Iterator[dict[str, Any]]:
 
 def predicted(row: dict[str, Any], folders: list[Path]) -> dict[str, Any] | None:
     """The prediction of one row; None where a recording that it needs is not at hand."""
-    source = recording(row["source"], folders)
-    baseline = recording(row["baseline"], folders) if "baseline" in row else None
-    if source is None or ("baseline" in row and baseline is None):
+    # `today`: the name is in several folders, and that of the last one is meant.
+    places = folders[::-1] if row.get("today") else folders
+    transfers_from = [row["value"]] if row["lever"] == "transfers-from" else []
+    needed = [row["source"], *([row["baseline"]] if "baseline" in row else [])]
+    found = [recording(name, places) for name in (*needed, *row.get("also", ()), *transfers_from)]
+    there = [path for path in found if path is not None]
+    if len(there) < len(found):
         return None
-    transfers = None
-    if row["lever"] == "transfers-from":
-        other = recording(row["value"], folders)
-        if other is None:
-            return None
-        transfers = report_of(other)
-    value = 1.0 if transfers is not None else float(row["value"])
+    transfers = report_of(there[-1]) if transfers_from else None
+    baseline = there[1] if "baseline" in row else None
+    also = there[len(needed) : len(there) - len(transfers_from)]
+    value = 1.0 if transfers_from else float(row["value"])
     asked = Asked(((row["lever"], value),), transfers, str(row["value"]))
-    return _written(row, whatif(report_of(source, baseline), asked))
+    return _written(row, whatif(report_of(there[0], baseline, also), asked))
 
 
 def _written(row: dict[str, Any], found: WhatIf) -> dict[str, Any]:
@@ -86,6 +87,10 @@ def _written(row: dict[str, Any], found: WhatIf) -> dict[str, Any]:
     }
 
 
+def _name(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["source"], row["lever"], row["target"], tuple(row.get("also", ()))
+
+
 def main() -> None:
     """Add what can be predicted now to the file."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -93,9 +98,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=PREDICTIONS)
     options = parser.parse_args()
     known = json.loads(options.out.read_text("utf-8")) if options.out.is_file() else []
-    made = {(one["source"], one["lever"], one["target"]) for one in known}
+    made = {_name(one) for one in known}
     for row in planned():
-        if (row["source"], row["lever"], row["target"]) in made:
+        if _name(row) in made:
             continue
         found = predicted(row, options.folders)
         if found is not None:
