@@ -189,7 +189,8 @@ def _wider(bench: Bench, lever: str, value: int, title: str, tokens: int, size: 
     found = bench.throughput
     assert found is not None
     assert found.verify_line is not None
-    if found.verify_line.at(tokens) is None:
+    costs = found.verify_line.between(tokens)
+    if costs is None:
         low, high = found.verify_line.measured
         return _refused(
             lever,
@@ -197,8 +198,9 @@ def _wider(bench: Bench, lever: str, value: int, title: str, tokens: int, size: 
             title,
             f"{tokens} tokens lie outside of those measured ({low:g} to {high:g}); {_GIVE_LINE}",
         )
-    more = tokens - (found.batch or 1) * (_width(bench) or 1)
-    cycle = ordered(*bench.cycles_with(_verify_ends(bench, more)))
+    now = found.stage_ns("verify")
+    ends = [_verify_longer(bench, cost - now) for cost in costs]
+    cycle = ordered(*bench.cycles_with(ends))
     rate = bench.rate(cycle)
     scale = size / (found.batch or 1)
     return Prediction(
@@ -208,8 +210,8 @@ def _wider(bench: Bench, lever: str, value: int, title: str, tokens: int, size: 
         cycle,
         (rate[0] * scale, rate[1] * scale) if rate and lever == "batch" else None,
         None,
-        "the line through the measured costs of a verify; draft and host as they are",
-        "replay with verify's ops by the line fixed + per token x tokens",
+        "a verify costs what lies between the two measured next to it; draft and host as they are",
+        "replay with verify's ops longer by the measured difference",
     )
 
 
@@ -226,15 +228,17 @@ def _verify_ends(bench: Bench, tokens: int) -> tuple[Float, Float]:
     else:
         width, size = _width(bench), (found.batch or 1) if found is not None else 1
         per_token = (0.0, verify_ns / (size * width) if width else 0.0)
+    low, high = (_verify_longer(bench, tokens * ns) for ns in per_token)
+    return low, high
+
+
+def _verify_longer(bench: Bench, more_ns: float) -> Float:
+    """Lengths with a verify longer by so much a cycle; its kernels and transfers scale alike."""
     which = bench.select.of(*VERIFY_STAGES) & (bench.select.compute | bench.select.transfer)
     spent = bench.spent(which)
-    ends = []
-    for ns in per_token:
-        factor = max(1 + tokens * ns / spent, 0.0) if spent > 0 else 1.0
-        changed = bench.lengths.copy()
-        changed[which] *= factor
-        ends.append(changed)
-    return ends[0], ends[1]
+    changed = bench.lengths.copy()
+    changed[which] *= max(1 + more_ns / spent, 0.0) if spent > 0 else 1.0
+    return changed
 
 
 def _draft_scaled(bench: Bench, lengths: Float, factor: float) -> Float:

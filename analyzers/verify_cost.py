@@ -11,6 +11,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+# Two starts of one server differ by so much and more: what two recordings do not show of a slope.
+STARTS_APART = 0.03
+
 
 @dataclass(frozen=True)
 class Point:
@@ -29,7 +32,7 @@ class Line:
     fixed_ns: float
     per_token_ns: float
     points: tuple[Point, ...]
-    error_ns: float | None  # standard deviation of the points about the line
+    error_ns: float | None  # standard deviation of the points about the line; of two: None
     per_token_error_ns: float | None  # standard error of the slope
 
     @property
@@ -51,6 +54,19 @@ class Line:
         """Fewest and most tokens measured."""
         tokens = [point.tokens for point in self.points]
         return min(tokens), max(tokens)
+
+    def between(self, tokens: float) -> tuple[float, float] | None:
+        """Least and greatest cost of the measured points on both sides; None outside of them.
+
+        A pass over more tokens of the same sequences costs no less: between its neighbours the
+        line is not asked, as the cost bends.
+        """
+        below = [point for point in self.points if point.tokens <= tokens]
+        above = [point for point in self.points if point.tokens >= tokens]
+        if not below or not above:
+            return None
+        ends = max(below, key=lambda p: p.tokens).ns, min(above, key=lambda p: p.tokens).ns
+        return min(ends), max(ends)
 
     def at(self, tokens: float) -> float | None:
         """Cost of a pass over so many tokens; None outside of what was measured."""
@@ -75,10 +91,18 @@ def line_through(points: Iterable[Point]) -> Line | None:
     slope = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread
     fixed = mean_y - slope * mean_x
     if len(found) < 3:
-        return Line(fixed, slope, found, None, None)
+        return Line(fixed, slope, found, None, _error_of_two(found))
     squares = sum((b - fixed - slope * a) ** 2 for a, b in zip(x, y, strict=True))
     error = math.sqrt(squares / (len(found) - 2))
     return Line(fixed, slope, found, error, error / math.sqrt(spread))
+
+
+def _error_of_two(points: Sequence[Point]) -> float | None:
+    """Standard error of a slope that any two points meet; None against a plain step."""
+    first, last = points
+    if first.plain or last.plain:
+        return None
+    return STARTS_APART * math.hypot(first.ns, last.ns) / (last.tokens - first.tokens)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -70,9 +70,8 @@ def predicted(row: dict[str, Any], folders: list[Path]) -> dict[str, Any] | None
 
 
 def _written(row: dict[str, Any], found: WhatIf) -> dict[str, Any]:
-    keys = {
-        key: row[key] for key in ("source", "baseline", "lever", "value", "target") if key in row
-    }
+    shown = ("source", "baseline", "also", "today", "lever", "value", "target")
+    keys = {key: row[key] for key in shown if key in row}
     if found.refused or not found.asked or found.asked[0].cycle_ns is None:
         why = [*found.refused, *(one.refused for one in found.asked if one.refused)]
         return {**keys, "refused": why}
