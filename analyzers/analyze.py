@@ -29,6 +29,7 @@ from specscope.analyzers import (
 from specscope.analyzers import rank as ranks
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.columns import Bool
+from specscope.analyzers.corrected_cycle import corrected_cycle
 from specscope.analyzers.inputs import Inputs
 from specscope.analyzers.report import Report, Unprofiled
 from specscope.analyzers.report_tables import Tables
@@ -160,6 +161,11 @@ def _report(
     cycle_rows = tuple(rows.cycle_rows(attributed, lead))
     facts = rows.facts_of(run, engine, batch, attributed)
     usable = not decision.withheld
+    corrected = (
+        corrected_cycle(attributed, lead, group, shares, unprofiled, blind)
+        if unprofiled is not None and lead is not None and usable
+        else None
+    )
     throughput = (
         throughput_of(
             run,
@@ -169,6 +175,7 @@ def _report(
             shares if usable else [],
             reference,
             median_ns if usable and median_ns else None,
+            corrected,
             verify_by_batch(attributed) if counts and usable else {},
         )
         if kind == "speculation"
@@ -216,6 +223,7 @@ def _report(
         clock=log_clock or ("host" if on_host else "gpu"),
         graphs=graphs,
         group=group,
+        corrected=corrected,
         throughput=throughput,
         stage_idle=_stage_idle(attributed, leading, counts),
         launches=tuple(stage_parts.launch_rows(attributed, leading)) if not blind else (),

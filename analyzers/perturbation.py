@@ -114,19 +114,8 @@ def correct(one: Replay, reference: tuple[float, str] | None) -> Corrected:
         return recorded
     wanted, source = reference
     recorded = replace(recorded, reference_ns=wanted, source=source)
-    if wanted > profiled * (1 + MOST_LONGER):
-        text = (
-            f"the cycle of {source} ({wanted / 1e6:.2f} ms) is {percent(wanted / profiled - 1)} "
-            f"longer than the profiled one ({profiled / 1e6:.2f} ms): another server or state; "
-            "nothing is corrected"
-        )
-        return replace(recorded, state="other_server", text=text)
-    if wanted >= profiled:
-        text = (
-            f"the profiled cycle ({profiled / 1e6:.2f} ms) is no longer than that of {source} "
-            f"({wanted / 1e6:.2f} ms): nothing is to be corrected"
-        )
-        return replace(recorded, state="agrees", text=text)
+    if no_need := needless(profiled, wanted, source):
+        return replace(recorded, state=no_need[0], text=no_need[1])
     lengths = cost_taken(one)
 
     def cycles(amounts: Sequence[float]) -> list[float]:
@@ -159,6 +148,22 @@ def correct(one: Replay, reference: tuple[float, str] | None) -> Corrected:
         waiting_ns=(waiting, waiting_ns(one, time)),
         lengths=corrected,
     )
+
+
+def needless(profiled: float, wanted: float, source: str) -> tuple[str, str] | None:
+    """State and sentence where the reference is no shorter than the profiled cycle; else None."""
+    if wanted > profiled * (1 + MOST_LONGER):
+        return "other_server", (
+            f"the cycle of {source} ({wanted / 1e6:.2f} ms) is {percent(wanted / profiled - 1)} "
+            f"longer than the profiled one ({profiled / 1e6:.2f} ms): another server or state; "
+            "nothing is corrected"
+        )
+    if wanted >= profiled:
+        return "agrees", (
+            f"the profiled cycle ({profiled / 1e6:.2f} ms) is no longer than that of {source} "
+            f"({wanted / 1e6:.2f} ms): nothing is to be corrected"
+        )
+    return None
 
 
 def cost_taken(one: Replay) -> Callable[[float], Float]:

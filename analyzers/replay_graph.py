@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from specscope.analyzers.replay_parts import Parts
 from specscope.analyzers.replay_waits import add_waits
 from specscope.analyzers.report import Report
 from specscope.analyzers.report_tables import Tables
+
+if TYPE_CHECKING:
+    from specscope.analyzers.group_rows import Group
 
 
 @dataclass(frozen=True)
@@ -72,14 +76,14 @@ def build(report: Report) -> Replay | str:
     lead = next(((row.kind, row.batch) for row in report.cycles if row.leads), None)
     if lead is None:
         return "no whole cycle"
-    return assemble(attributed, lead, report)
+    return assemble(attributed, lead, report.group)
 
 
 def assemble(
-    attributed: Sequence[Attribution], lead: tuple[str, int | None], report: Report
+    attributed: Sequence[Attribution], lead: tuple[str, int | None], group: Group | None
 ) -> Replay | str:
-    """The graph of these ranks; joined where the report has them on one clock."""
-    measured = report.group.measured if report.group is not None else None
+    """The graph of these ranks; joined where the group has them on one clock."""
+    measured = group.measured if group is not None else None
     numbers = tuple(one.number for one in attributed)
     if measured is not None and measured.matched.ranks != numbers:
         measured = None

@@ -18,6 +18,7 @@ from specscope.traces.run import Note, Run
 
 if TYPE_CHECKING:
     from specscope.analyzers.causes import Causes
+    from specscope.analyzers.corrected_cycle import CorrectedCycle
     from specscope.analyzers.graph_rows import Graphs
     from specscope.analyzers.group_rows import Group
     from specscope.analyzers.stage_parts import StageIdle, StageLaunches
@@ -125,6 +126,7 @@ class Report:
     stage_idle: tuple[StageIdle, ...] = ()  # idle by stage and cause
     launches: tuple[StageLaunches, ...] = ()  # launches by stage
     causes: Causes | None = None  # why it is slow, where there is speculation
+    corrected: CorrectedCycle | None = None  # without the profiler; None: its length is not known
     throughput: Throughput | None = None  # None: no speculation, or no cycle is known
     tables: Mapping[str, pa.Table] = field(repr=False, default_factory=dict)
 

@@ -16,12 +16,13 @@ from specscope.analyzers.figures import Figures
 from specscope.analyzers.report import Report
 from specscope.analyzers.shares import StageShare
 from specscope.analyzers.stage_parts import StageIdle
+from specscope.analyzers.words import CAUSES
 
 _STAGES: Final = ("draft", "verify", "draft_extend", "schedule")
 _INNER: Final = ("draft", "verify", "draft_extend")
 _ACTIVITIES: Final = ("attention", "gemm", "moe", "sampling", "copy")
 _LATE: Final = ("host", "launch_call")
-_CAUSES: Final = ("host", "launch_call", "sync", "queue", "graph")
+_CAUSE_WORDS: Final = ("host", "launch_call", "sync", "queue", "graph")
 _LATENESS: Final = {"previous": "wire", "host": "host", "compute": "compute"}
 _PREFILL: Final = ("prefill", "mixed")
 
@@ -56,6 +57,7 @@ def of(report: Report) -> Figures:
     table["blind"] = 0.0
     table |= dict(_work(report, shares))
     table |= dict(_idle(report, shares))
+    table |= dict(_left(report))
     table |= dict(_launches(report, shares))
     table |= dict(_group(report))
     return table
@@ -159,15 +161,34 @@ def _idle(report: Report, shares: dict[str, StageShare]) -> Pairs:
     for stage in (*shares, "between"):
         if stage in unknown or not report.launches:
             continue
-        for cause in _CAUSES:
+        for cause in _CAUSE_WORDS:
             yield from _idle_pair(f"{stage}.{cause}", [found.get((stage, cause))])
         yield from _idle_pair(f"{stage}.late", [found.get((stage, cause)) for cause in _LATE])
     if not unknown and report.launches:
-        for cause in _CAUSES:
+        for cause in _CAUSE_WORDS:
             every = [found.get((stage, cause)) for stage in shares]
             yield from _idle_pair(f"cycle.{cause}", every)
         inner = [found.get((stage, "sync")) for stage in _INNER]
         yield from _idle_pair("inner.sync", inner)
+
+
+def _left(report: Report) -> Pairs:
+    """Idle that is left without the profiler; nothing where the run could not be replayed."""
+    found = report.corrected
+    if (
+        found is None
+        or found.replayed is None
+        or any(r.cause == "unknown" for r in report.stage_idle)
+    ):
+        return
+    late = [CAUSES.index(cause) for cause in _LATE]
+    for stage in ("draft", "verify"):
+        if part := found.part(stage):
+            yield f"{stage}.late.left.ms", sum(part.idle_by_cause[cause] for cause in late) / 1e6
+    inner = [part for stage in _INNER if (part := found.part(stage))]
+    sync = CAUSES.index("sync")
+    yield "inner.sync.left.ms", sum(part.idle_by_cause[sync] for part in inner) / 1e6
+    yield "between.host.left.ms", found.between[CAUSES.index("host")] / 1e6
 
 
 def _idle_pair(name: str, rows: list[StageIdle | None]) -> Pairs:

@@ -9,6 +9,7 @@ from typing import Any
 from specscope.analyzers import acceptance_sources
 from specscope.analyzers.accept_positions import sign_of
 from specscope.analyzers.baseline import baseline_of
+from specscope.analyzers.corrected_cycle import CorrectedCycle, simple
 from specscope.analyzers.device_check import check_of
 from specscope.analyzers.inputs import Inputs
 from specscope.analyzers.other_widths import points_from
@@ -30,6 +31,7 @@ def throughput_of(
     shares: Sequence[StageShare],
     unprofiled: tuple[float, str] | None,
     median_ns: float | None,
+    corrected: CorrectedCycle | None,
     verify_by_batch: Mapping[int, float],
 ) -> Throughput | None:
     """What the leading cycles give; None where no cycle is known.
@@ -55,7 +57,7 @@ def throughput_of(
         baseline=baseline_of(inputs, run.context, facts, batch, profiled=profiled),
         positions=positions,
         others=tuple(found[1:]),
-        stages=tuple(stage_costs(shares, cycle_ns, None if profiled else median_ns)),
+        stages=tuple(stage_costs(shares, cycle_ns, None if profiled else median_ns, corrected)),
         sign=sign_of(positions) if positions else None,
         device=check_of(inputs.device, shares) if inputs.device else None,
         log_rate=next((r for one in inputs.served for r in one.rates if r.batch == batch), None),
@@ -138,40 +140,35 @@ def _missing(found: Throughput) -> Iterator[str]:
 
 
 def stage_costs(
-    shares: Sequence[StageShare], cycle_ns: float, profiled_ns: float | None
+    shares: Sequence[StageShare],
+    cycle_ns: float,
+    profiled_ns: float | None,
+    corrected: CorrectedCycle | None = None,
 ) -> list[StageCost]:
     """Each stage of a cycle of that length; together they are the cycle.
 
-    Of the profiled cycle: its share. Of another length: its work as recorded, and its part of
-    what is left for idle, in proportion to the idle recorded. Nothing where the work alone is
-    longer. Without idle on record (a log of host times) all is scaled.
+    Of the profiled cycle (`profiled_ns` None): its share. Of another length: as `corrected` has
+    it, else by the simple rule. The range is what the stage can be at all.
     """
-    rows = [share for share in shares if share.rank is None and share.part_of is None]
-    whole = sum(row.cycle_share.value for row in rows)
-    if not rows or whole <= 0:
-        return []
+    rows = {row.stage: row for row in shares if row.rank is None and row.part_of is None}
     if profiled_ns is None:
+        if sum(row.cycle_share.value for row in rows.values()) <= 0:
+            return []
         return [
             StageCost(
                 row.stage,
                 row.cycle_share.value * cycle_ns,
                 (row.cycle_share.low * cycle_ns, row.cycle_share.high * cycle_ns),
             )
-            for row in rows
+            for row in rows.values()
         ]
-    work = sum(row.work_share for row in rows) * profiled_ns
-    idle = sum(row.idle_share for row in rows) * profiled_ns
-    if idle <= 0:
-        scaled = [row.cycle_share.value / whole * cycle_ns for row in rows]
-        return [StageCost(row.stage, ns, (ns, ns)) for row, ns in zip(rows, scaled, strict=True)]
-    if work > cycle_ns:
-        return []
-    kept = (cycle_ns - work) / idle
     costs = []
-    for row in rows:
-        ns = (row.work_share + row.idle_share * kept) * profiled_ns
-        low, high = row.unprofiled or (ns / cycle_ns, ns / cycle_ns)
-        costs.append(StageCost(row.stage, ns, (min(low * cycle_ns, ns), max(high * cycle_ns, ns))))
+    for part in (corrected or simple(shares, cycle_ns, profiled_ns)).stages:
+        row = rows.get(part.stage)
+        known = row.unprofiled if row is not None else None
+        low, high = known or (part.ns / cycle_ns, part.ns / cycle_ns)
+        ends = (min(low * cycle_ns, part.ns), max(high * cycle_ns, part.ns))
+        costs.append(StageCost(part.stage, part.ns, ends))
     return costs
 
 

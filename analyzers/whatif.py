@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from specscope.analyzers import levers_tokens, replay_graph
+from specscope.analyzers.corrected_cycle import MOST_ERROR
 from specscope.analyzers.lever_bench import Bench, Prediction
 from specscope.analyzers.levers import DRAFT_TP, LEVERS, Lever, predict, predictions
 from specscope.analyzers.levers_tokens import Curve
@@ -28,8 +29,6 @@ from specscope.analyzers.words import percent
 _DRAFT_TP = re.compile(
     r"(?:draft[_-]tensor[_-]parallel[_-]size|draft[_-]tp(?:[_-]size)?)\W{1,12}(\d{1,4})\b"
 )
-# An unchanged replay that misses the recording by more predicts nothing.
-MOST_ERROR = 0.01
 # With a larger share of the critical path unexplained, predictions say so.
 MOST_UNEXPLAINED = 0.02
 
@@ -89,7 +88,7 @@ def whatif(report: Report, asked: Asked | None = None) -> WhatIf:
             unchanged=unchanged,
         )
     given = report.unprofiled
-    corrected = correct(built, (given.cycle_ns, given.source) if given else None)
+    corrected = _known(report) or correct(built, (given.cycle_ns, given.source) if given else None)
     bench = Bench(report, built, select(built), corrected)
     every = {lever.name: lever for lever in LEVERS}
     curve = levers_tokens.curve(bench)
@@ -108,6 +107,15 @@ def whatif(report: Report, asked: Asked | None = None) -> WhatIf:
         grid=grid,
         notes=(*_weak(unchanged), *_notes(bench, rows)),
     )
+
+
+def _known(report: Report) -> Corrected | None:
+    """The correction that the report was made with, where it is of the same reference."""
+    given, found = report.unprofiled, report.corrected
+    if given is None or found is None or found.replayed is None:
+        return None
+    same = (found.replayed.reference_ns, found.replayed.source) == (given.cycle_ns, given.source)
+    return found.replayed if same else None
 
 
 def unchanged_of(report: Report, built: Replay) -> Unchanged:

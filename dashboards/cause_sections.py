@@ -72,7 +72,10 @@ def bound_text(one: Finding) -> str:
         return "no bound on the gain"
     if one.gain < _WORTH_A_WORD:
         return "nothing to gain"
-    text = f"at most {one.gain:.2f} times the tokens/s"
+    if_gone = (
+        "if it took no time" if one.cause.ratio is None else "if every draft token was accepted"
+    )
+    text = f"at most {one.gain:.2f} times the tokens/s {if_gone}"
     return text if one.after is None else f"{text}, then {one.after:.2f} times the plain rate"
 
 
@@ -104,17 +107,20 @@ def is_empty(report: Report) -> bool:
 
 
 def open_lines(report: Report) -> list[str]:
-    """The causes that cannot be told, by what would tell them."""
+    """The causes that cannot be told: a line for each thing to give or to record.
+
+    A cause that needs several of them stands in several lines.
+    """
     if report.causes is None:
         return []
     asked: dict[str, list[Finding]] = {}
     for one in report.causes.of("open"):
-        asked.setdefault(one.ask, []).append(one)
-    return [f"Not decidable: {_listed(found)}. To decide: {ask}" for ask, found in asked.items()]
+        for ask in one.ask.split("; "):
+            asked.setdefault(ask, []).append(one)
+    return [f"Not decidable; {ask}: {_listed(found)}" for ask, found in asked.items()]
 
 
 def _listed(found: Sequence[Finding]) -> str:
     if len(found) > _MOST_TITLES:
         return f"{', '.join(one.id for one in found)} (docs/causes.md)"
-    titles = [one.cause.title for one in found]
-    return ", ".join((titles[0], *(title[:1].lower() + title[1:] for title in titles[1:])))
+    return ", ".join(one.cause.title for one in found)

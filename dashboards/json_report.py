@@ -15,6 +15,7 @@ from specscope.analyzers.report import SCHEMA_VERSION, Report
 from specscope.analyzers.shares import StageShare
 from specscope.dashboards.checked import Checked
 from specscope.dashboards.json_causes import causes_json
+from specscope.dashboards.json_corrected import corrected_json
 from specscope.dashboards.json_graphs import graphs_json
 from specscope.dashboards.json_group import group_json
 from specscope.dashboards.json_throughput import throughput_json
@@ -58,6 +59,7 @@ def as_json(report: Report, checked: Sequence[Checked] = ()) -> Json:
         "activities": _activities(report),
         "other_activity_share": _share(report.other_share),
         "unprofiled": _unprofiled(report),
+        "corrected": corrected_json(report),
         "throughput": throughput_json(report),
         "graphs": graphs_json(report),
         "group": group_json(report),

@@ -152,19 +152,42 @@ def unprofiled_lines(report: Report) -> list[str]:
     if known is None:
         return []
     ranges = [
-        f"{stage_name(share.stage)} {range_text(*share.unprofiled)}"
+        f"{stage_name(share.stage)} {_of_corrected(report, share)}"
         for share in headline_rows(report)
         if share.unprofiled is not None and share.part_of is None
     ]
+    found = report.corrected
+    most = found.most if found is not None else None
+    by = f", most of it by {most[0]} ({most[1] / 1e6:.2f} ms)" if most else ""
     lines = [
         f"Without the profiler a cycle takes {time_text(known.cycle_ns)} ({clean(known.source)}); "
-        f"in the trace it takes {known.stretch:.2f} times that."
+        f"in the trace it takes {known.stretch:.2f} times that{by}."
     ]
-    if ranges:
-        lines.append(f"Percent of that cycle: {', '.join(ranges)}.")
-    else:
+    if not ranges:
         lines.append("The work as recorded exceeds it, so no share of it can be given.")
+    elif most:
+        lines.append(
+            "Percent of that cycle, replayed without the profiler's cost (can be at all): "
+            f"{', '.join(ranges)}."
+        )
+    else:
+        lines.append(f"Percent of that cycle: {', '.join(ranges)}.")
+        if found is not None and found.method == "simple" and found.stages:
+            lines.append(
+                "Predictions are of work as recorded and of idle in proportion to that recorded: "
+                f"{clean(found.why)}."
+            )
     return lines
+
+
+def _of_corrected(report: Report, share: StageShare) -> str:
+    """What the stage can be of the cycle without the profiler, behind what the replay says."""
+    assert share.unprofiled is not None
+    found = report.corrected
+    part = found.part(share.stage) if found is not None and found.replayed is not None else None
+    if found is None or part is None:
+        return range_text(*share.unprofiled)
+    return f"{100 * part.ns / found.cycle_ns:.1f} ({range_text(*share.unprofiled)})"
 
 
 def below_the_stages(report: Report) -> list[str]:

@@ -28,8 +28,10 @@ Before a change is advised, the most it can gain stands beside it: cycle / (cycl
 question), as if that time were gone and nothing else changed. It is a bound, and bounds of several
 causes do not add up: the same time may stand in more than one. It is made on the cycle without a
 profiler where its length is known; that cycle has room for idle and waiting only besides its other
-work, whatever the trace shows. With accept length and plain step known, the rate after the gain is
-said in times the plain rate: below 1 the cause alone does not make speculation pay.
+work, whatever the trace shows, and no more idle than a replay leaves without the profiler's cost
+([throughput.md](throughput.md#the-cycle-without-the-profiler)). With accept length and plain step
+known, the rate after the gain is said in times the plain rate: below 1 the cause alone does not
+make speculation pay.
 
 A table of figures is judged without a trace:
 

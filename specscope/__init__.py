@@ -22,6 +22,7 @@ __all__ = [
     "compare",
     "load",
     "load_capture_traces",
+    "whatif",
 ]
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from specscope.analyzers.compare import compare
     from specscope.analyzers.report import Report
     from specscope.analyzers.unprofiled import Reference
+    from specscope.analyzers.whatif import whatif
     from specscope.profiler.attach import attach
     from specscope.traces.errors import SpecscopeError
     from specscope.traces.graph_capture import load_capture_traces
@@ -47,6 +49,7 @@ _HOME = {
     "compare": "specscope.analyzers.compare",
     "load": "specscope.traces.load",
     "load_capture_traces": "specscope.traces.graph_capture",
+    "whatif": "specscope.analyzers.whatif",
 }
 
 

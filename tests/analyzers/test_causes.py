@@ -106,8 +106,9 @@ def test_8b_over_nvlink_is_held_back_by_host_and_launches_not_by_draft_or_wire()
     assert ids(found) == ["C18", "C13"]
     assert found["C7"].state == found["C4"].state == found["C5"].state == "absent"
     assert "stretches this cycle 1.30 times" in found["C18"].against[0]
-    # Without the profiler a cycle of 6.86 ms has less than 2 ms besides work that is no waiting.
-    assert found["C18"].gain == pytest.approx(1.38, abs=0.02)
+    # Most of the idle inside verify is the profiler's price of the graph launch: the replay leaves
+    # 0.45 ms of 6.86.
+    assert found["C18"].gain == pytest.approx(1.07, abs=0.01)
 
 
 def test_8b_over_nvlink_gains_nothing_from_speculation_and_acceptance_is_not_the_only_reason() -> (
@@ -129,7 +130,7 @@ def test_8b_over_nvlink_gains_nothing_from_speculation_and_acceptance_is_not_the
     found = judge(table)
     assert found["C1"].state == "absent"
     assert found["C2"].state == "absent"
-    assert found["C18"].after == pytest.approx(1.39, abs=0.02)
+    assert found["C18"].after == pytest.approx(1.08, abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def block(report: Report, cause_id: str) -> cause_sections.Block:
 
 def test_a_cause_says_its_signs_its_bound_and_its_mend() -> None:
     found = block(report_with(SYNC), "C8")
-    assert found.head.endswith("(C8): at most 1.25 times the tokens/s")
+    assert found.head.endswith("(C8): at most 1.25 times the tokens/s if it took no time")
     assert found.lines[0].startswith("the GPU idles 20.0 % of the cycle")
     assert found.lines[-2].startswith("mend: take read-backs")
     assert found.lines[-1] == "no flag known: sglang 0.5.12"
@@ -40,7 +40,9 @@ def test_a_cause_says_its_signs_its_bound_and_its_mend() -> None:
 
 def test_the_rate_after_a_gain_is_in_times_the_plain_rate() -> None:
     head = block(report_with(SYNC | FAST), "C8").head
-    assert head.endswith("at most 1.25 times the tokens/s, then 1.88 times the plain rate")
+    assert head.endswith(
+        "at most 1.25 times the tokens/s if it took no time, then 1.88 times the plain rate"
+    )
 
 
 def test_flags_are_those_of_the_version() -> None:
@@ -65,10 +67,22 @@ def test_what_cannot_be_told_says_what_to_give() -> None:
     assert "C6, C7, C8, C9, C10" in gpu
 
 
+def test_what_is_to_be_given_stands_in_one_line_however_many_causes_ask_for_it() -> None:
+    lines = cause_sections.open_lines(report_with({"cycle.ms": 10.0, "verify.ms": 9.0}))
+    baseline = [line for line in lines if "give --baseline " in line]
+    assert baseline == [
+        "Not decidable; give --baseline or --baseline-tokens-per-second: Accept length too low, "
+        "Verify too dear for its width and batch"
+    ]
+    heads = [line.partition(": ")[0] for line in lines]
+    assert len(heads) == len(set(heads))
+
+
 def test_the_draft_on_one_gpu_is_answered_also_where_it_is_not_the_cause() -> None:
     lines = cause_sections.absent_lines(reports.bundled())
     assert lines == [
-        "Not in this run: Draft on the target's TP (C7): at most 1.01 times the tokens/s"
+        "Not in this run: Draft on the target's TP (C7): at most 1.01 times the tokens/s "
+        "if it took no time"
     ]
 
 
