@@ -238,9 +238,12 @@ def _documents(
     request: Request, report: Report, results: list[Checked]
 ) -> Iterator[tuple[Path, str]]:
     if request.html is not None:
+        from specscope.analyzers.whatif import whatif
         from specscope.dashboards.html import html_page
 
-        yield request.html, html_page(report, request.cycle)
+        with _timed(request, "replayed for the page"):
+            found = whatif(report)
+        yield request.html, html_page(report, request.cycle, found)
     if request.json not in (None, STDOUT):
         yield Path(str(request.json)), _json(report, results)
     if request.markdown not in (None, STDOUT):
