@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from string import Template
 from typing import Final
 
@@ -31,6 +31,7 @@ from specscope.dashboards.figures_ranks import sizes_panel, skew_panel
 from specscope.dashboards.figures_run import activity_panel, cycles_panel
 from specscope.dashboards.html_blocks import bullets, escape, figure_block, table
 from specscope.dashboards.html_cycle import DRAW, MORE, cycle_section, more_cycles
+from specscope.dashboards.html_private import Mask
 from specscope.dashboards.html_whatif import SLIDE, whatif_section
 from specscope.dashboards.palette import stage_colour
 from specscope.dashboards.safe_text import clean, clean_lines
@@ -97,39 +98,51 @@ $body
 """)
 
 
-def html_page(report: Report, cycle: int | None = None, found: WhatIf | None = None) -> str:
+def html_page(
+    report: Report,
+    cycle: int | None = None,
+    found: WhatIf | None = None,
+    *,
+    environment: bool = False,
+) -> str:
     """The page; `cycle` chooses the cycle that is drawn, else the one closest to the median.
 
-    `found` is what changes would do, where that was computed.
+    `found` is what changes would do, where that was computed. Paths, hosts, users and arguments
+    of the server stand on it only with `environment`.
 
     Raises:
         UsageError: there is no such cycle.
         EvidenceError: a cycle was asked for and the trace has none.
     """
     pieces = chosen_cycles(report, cycle)
-    bars = MOST_BARS
-    while (
-        len((page := _page(report, pieces, cycle is not None, bars, found)).encode()) > MOST_BYTES
-    ):
+    shown = str if environment else Mask(report).page
+    bars, asked = MOST_BARS, cycle is not None
+    while len((page := _page(report, pieces, asked, bars, found, shown)).encode()) > MOST_BYTES:
         if bars < _FEWEST_BARS:
             break
         bars //= 2
-    room = MOST_BYTES - len(page.encode())
-    return page.replace(MORE, more_cycles(report, pieces, bars, room) if pieces else "")
+    # A little is kept: masked, a text may be longer.
+    room = int((MOST_BYTES - len(page.encode())) * 0.98)
+    return page.replace(MORE, shown(more_cycles(report, pieces, bars, room)) if pieces else "")
 
 
 def _page(
-    report: Report, pieces: list[CycleSlice], asked: bool, bars: int, found: WhatIf | None
+    report: Report,
+    pieces: list[CycleSlice],
+    asked: bool,
+    bars: int,
+    found: WhatIf | None,
+    shown: Callable[[str], str],
 ) -> str:
     library = get_plotlyjs()
     head = clean(report.verdict.headline)
     return _PAGE.substitute(
         policy=_policy(library, DRAW, SLIDE),
         version=__version__,
-        title=escape(f"{head} - specscope"),
+        title=shown(escape(f"{head} - specscope")),
         style=_STYLE,
         library=library,
-        body="\n".join(_body(report, pieces, asked, bars, found)),
+        body=shown("\n".join(_body(report, pieces, asked, bars, found))),
         draw=DRAW,
         slide=SLIDE,
     )
