@@ -69,6 +69,7 @@ class WhatIf:
     ranked: tuple[Prediction, ...] = ()  # the most helpful first, refused ones last
     curve: Curve | None = None
     grid: dict[str, tuple[Prediction, ...]] = field(default_factory=dict)
+    unanswered: dict[str, str] = field(default_factory=dict)  # levers without a grid, and why
     notes: tuple[str, ...] = ()
 
 
@@ -105,6 +106,7 @@ def whatif(report: Report, asked: Asked | None = None) -> WhatIf:
         ranked=rows,
         curve=curve,
         grid=grid,
+        unanswered=_unanswered(bench, grid),
         notes=(*_weak(unchanged), *_notes(bench, rows)),
     )
 
@@ -201,6 +203,15 @@ def _grid(bench: Bench, curve: Curve | None) -> dict[str, tuple[Prediction, ...]
         if good := tuple(row for row in rows if not row.refused):
             grid[name] = good
     return grid
+
+
+def _unanswered(bench: Bench, grid: Mapping[str, Sequence[Prediction]]) -> dict[str, str]:
+    """Why a lever has no grid: what is missing for it."""
+    why = {lever.name: lever.refuse(bench) for lever in LEVERS}
+    for name, values in {"steps": (1,), **_token_grids(bench)}.items():
+        if name not in grid:
+            why[name] = _BY_TOKENS[name](bench, values[0]).refused
+    return {name: text for name, text in why.items() if text and name not in grid}
 
 
 def _token_grids(bench: Bench) -> dict[str, Sequence[float]]:

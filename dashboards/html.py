@@ -1,14 +1,14 @@
 """One page with the report that opens offline: Plotly is inside, nothing is ever requested.
 
 Every text is escaped, data stands in JSON blocks without markup, and the page's own policy
-lets no script run but the three written here.
+lets no script run but Plotly and the two written here.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from string import Template
 from typing import Final
 
@@ -16,6 +16,7 @@ from plotly.offline import get_plotlyjs
 
 from specscope import __version__
 from specscope.analyzers.report import Report
+from specscope.analyzers.whatif import WhatIf
 from specscope.dashboards import (
     cause_sections,
     graph_sections,
@@ -30,6 +31,8 @@ from specscope.dashboards.figures_ranks import sizes_panel, skew_panel
 from specscope.dashboards.figures_run import activity_panel, cycles_panel
 from specscope.dashboards.html_blocks import bullets, escape, figure_block, table
 from specscope.dashboards.html_cycle import DRAW, MORE, cycle_section, more_cycles
+from specscope.dashboards.html_private import Mask
+from specscope.dashboards.html_whatif import SLIDE, whatif_section
 from specscope.dashboards.palette import stage_colour
 from specscope.dashboards.safe_text import clean, clean_lines
 
@@ -62,6 +65,15 @@ tr.part td { color: var(--soft); border-bottom-style: dotted; }
 pre { background: var(--card); padding: .7rem 1rem; white-space: pre-wrap;
   overflow-wrap: anywhere; }
 .cause { font-weight: 600; margin-bottom: .2rem; }
+.levers td, .levers th { vertical-align: top; }
+.levers tr.part td { padding: 0 0 .7rem; white-space: normal; font-size: 13px; }
+.levers tr:not(.part) > * { border-bottom: 0; padding-top: .5rem; }
+.levers th.words { color: var(--text); }
+.levers .soft { white-space: normal; }
+.slider { min-width: 15rem; } .slider input { width: 14rem; margin: 0; accent-color: var(--soft); }
+.js-plotly-plot :is(.xtick, .ytick, .gtitle, .xtitle, .ytitle, .legendtext, .annotation-text),
+.js-plotly-plot :is(.xtick, .ytick) text { fill: var(--soft) !important; }
+:focus-visible { outline: 2px solid var(--text); outline-offset: 2px; }
 .warning { background: var(--card); padding: .5rem 1rem; margin: .4rem 0; }
 """
 
@@ -80,39 +92,59 @@ $body
 <p class="soft">specscope $version. This page is complete: it makes no network request.</p>
 <script>$library</script>
 <script>$draw</script>
+<script>$slide</script>
 </body>
 </html>
 """)
 
 
-def html_page(report: Report, cycle: int | None = None) -> str:
+def html_page(
+    report: Report,
+    cycle: int | None = None,
+    found: WhatIf | None = None,
+    *,
+    environment: bool = False,
+) -> str:
     """The page; `cycle` chooses the cycle that is drawn, else the one closest to the median.
+
+    `found` is what changes would do, where that was computed. Paths, hosts, users and arguments
+    of the server stand on it only with `environment`.
 
     Raises:
         UsageError: there is no such cycle.
         EvidenceError: a cycle was asked for and the trace has none.
     """
     pieces = chosen_cycles(report, cycle)
-    bars = MOST_BARS
-    while len((page := _page(report, pieces, cycle is not None, bars)).encode()) > MOST_BYTES:
+    shown = str if environment else Mask(report).page
+    bars, asked = MOST_BARS, cycle is not None
+    while len((page := _page(report, pieces, asked, bars, found, shown)).encode()) > MOST_BYTES:
         if bars < _FEWEST_BARS:
             break
         bars //= 2
-    room = MOST_BYTES - len(page.encode())
-    return page.replace(MORE, more_cycles(report, pieces, bars, room) if pieces else "")
+    # A little is kept: masked, a text may be longer.
+    room = int((MOST_BYTES - len(page.encode())) * 0.98)
+    return page.replace(MORE, shown(more_cycles(report, pieces, bars, room)) if pieces else "")
 
 
-def _page(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> str:
+def _page(
+    report: Report,
+    pieces: list[CycleSlice],
+    asked: bool,
+    bars: int,
+    found: WhatIf | None,
+    shown: Callable[[str], str],
+) -> str:
     library = get_plotlyjs()
     head = clean(report.verdict.headline)
     return _PAGE.substitute(
-        policy=_policy(library, DRAW),
+        policy=_policy(library, DRAW, SLIDE),
         version=__version__,
-        title=escape(f"{head} - specscope"),
+        title=shown(escape(f"{head} - specscope")),
         style=_STYLE,
         library=library,
-        body="\n".join(_body(report, pieces, asked, bars)),
+        body=shown("\n".join(_body(report, pieces, asked, bars, found))),
         draw=DRAW,
+        slide=SLIDE,
     )
 
 
@@ -126,7 +158,9 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> Iterator[str]:
+def _body(
+    report: Report, pieces: list[CycleSlice], asked: bool, bars: int, found: WhatIf | None
+) -> Iterator[str]:
     yield from _verdict(report)
     yield f'<p class="soft">{_facts(report)}</p>'
     if sections.notes(report):
@@ -142,6 +176,7 @@ def _body(report: Report, pieces: list[CycleSlice], asked: bool, bars: int) -> I
     for line in rank_sections.group_lines(report):
         yield f"<h2>All ranks together</h2><p>{escape(line)}</p>"
     yield from _causes(report)
+    yield from whatif_section(report, found)
     if pieces:
         yield from cycle_section(report, pieces, asked, bars)
     yield from _panels(report, pieces[0].number if pieces else None)

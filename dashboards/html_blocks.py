@@ -27,7 +27,12 @@ def figure_block(name: str, figure: go.Figure) -> Iterator[str]:
 def json_block(text: str, **data: str | int) -> str:
     """JSON as a block that no script runs; `data` are its data attributes."""
     named = "".join(f' data-{name}="{escape(str(value))}"' for name, value in data.items())
-    return f'<script type="application/json"{named}>{text.translate(_JSON_ESCAPES)}</script>'
+    return f'<script type="application/json"{named}>{json_safe(text)}</script>'
+
+
+def json_safe(text: str) -> str:
+    """JSON without letters that mean something in a page."""
+    return text.translate(_JSON_ESCAPES)
 
 
 def table(grid: Grid) -> str:

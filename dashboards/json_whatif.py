@@ -43,6 +43,7 @@ def whatif_json(found: WhatIf) -> dict[str, Any]:
             ],
         },
         "grid": {name: [_point(row) for row in rows] for name, rows in found.grid.items()},
+        "unanswered": {name: text(why) for name, why in found.unanswered.items()},
         "notes": [text(note) for note in found.notes],
     }
 

@@ -17,6 +17,8 @@ from specscope.dashboards.units import UNKNOWN, between, share_text, time_text
 
 # A change of less is none.
 _HARDLY: Final = 0.005
+# A share that is written as 0.0 %.
+_NOTHING: Final = 0.0005
 _COLUMNS: Final = ("", "cycle", "change", "tok/s", "at most")
 
 
@@ -195,4 +197,5 @@ def bound_text(found: WhatIf, row: Prediction) -> str:
     """By how much the cycle could shrink at most, were what the lever touches free."""
     if row.bound_ns is None or found.corrected is None:
         return UNKNOWN
-    return "-" + share_text(max(1 - row.bound_ns / found.corrected.cycle_ns, 0.0))
+    share = max(1 - row.bound_ns / found.corrected.cycle_ns, 0.0)
+    return ("-" if share >= _NOTHING else "") + share_text(share)

@@ -46,6 +46,7 @@ class Request:
     json: str | None = None
     markdown: str | None = None
     html: Path | None = None
+    with_environment: bool = False
     parquet: Path | None = None
     checks: tuple[str, ...] = ()
     measured: Measured = field(default_factory=Measured)
@@ -238,9 +239,13 @@ def _documents(
     request: Request, report: Report, results: list[Checked]
 ) -> Iterator[tuple[Path, str]]:
     if request.html is not None:
+        from specscope.analyzers.whatif import whatif
         from specscope.dashboards.html import html_page
 
-        yield request.html, html_page(report, request.cycle)
+        with _timed(request, "replayed for the page"):
+            found = whatif(report)
+        environment = request.with_environment
+        yield request.html, html_page(report, request.cycle, found, environment=environment)
     if request.json not in (None, STDOUT):
         yield Path(str(request.json)), _json(report, results)
     if request.markdown not in (None, STDOUT):

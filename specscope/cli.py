@@ -71,6 +71,11 @@ _PATH: Final = Expanded(path_type=Path)
 )
 @click.option("--html", metavar="FILE", type=_PATH, help="Write a page that opens offline.")
 @click.option(
+    "--with-environment",
+    is_flag=True,
+    help="Leave paths, hosts, users and server arguments on that page; they are masked else.",
+)
+@click.option(
     "--parquet", metavar="DIR", type=_PATH, help="Write one Parquet file a table into DIR."
 )
 @click.option(
