@@ -115,7 +115,7 @@ def table() -> str:
     return "\n".join(
         line
         for title, part in PARTS.items()
-        for line in ("", f"### {title}", "", *lines(part, rows, days))
+        for line in ("", f"## {title}", "", *lines(part, rows, days))
     )
 
 

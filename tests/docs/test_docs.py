@@ -22,6 +22,11 @@ def test_the_page_of_the_dataset_is_that_of_its_schemas() -> None:
     assert (ROOT / "docs" / "dataset.md").read_text("utf-8") == made
 
 
+def test_the_page_of_the_backtests_is_made_from_what_was_predicted_and_measured() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "make_backtests.py"))["main"]()
+    assert (ROOT / "docs" / "backtests.md").read_text("utf-8") == made
+
+
 def test_the_page_of_the_causes_is_that_of_the_rules() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "make_causes.py"))["main"]()
     assert (ROOT / "docs" / "causes.md").read_text("utf-8") == made
