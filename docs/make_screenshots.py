@@ -24,7 +24,6 @@ MOST_BYTES = 300_000
 # File, and the part of the page: the elements between which it lies, the second left out.
 SHOTS = (
     ("page-verdict.png", ".verdict", "h2:text('What the cycle gives')"),
-    ("page-causes.png", "h2:text('All ranks together')", "#cycle-title"),
     ("page-cycle.png", "#cycle-title", "h2:text('Cycles over time')"),
     ("page-ranks.png", "h2:text('Who waits for whom')", "h2:text('What a message costs')"),
 )
