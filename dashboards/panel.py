@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import html
+from dataclasses import dataclass, field
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -16,9 +18,16 @@ class Panel:
 
     name: str  # id on the page
     title: str
-    figure: go.Figure | None = None
+    figure: go.Figure | None = field(default=None, repr=False)
     note: str = ""
     empty: str = ""
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """What a notebook shows: the figure, by Plotly's own choice of renderer, or the reason."""
+        if self.figure is None:
+            words = f"{self.title}: {self.empty}"
+            return {"text/plain": words, "text/html": f"<p>{html.escape(words)}</p>"}
+        return dict(self.figure._repr_mimebundle_(include, exclude))
 
 
 # Points in one figure: more make a page slow and say nothing more at its width.

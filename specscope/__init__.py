@@ -20,17 +20,19 @@ __all__ = [
     "analyze",
     "attach",
     "compare",
+    "figures",
     "load",
     "load_capture_traces",
     "whatif",
 ]
 
 if TYPE_CHECKING:
-    from specscope.analyzers.analyze import Options, analyze
+    from specscope.analyzers.analyze import Options
     from specscope.analyzers.compare import compare
     from specscope.analyzers.report import Report
     from specscope.analyzers.unprofiled import Reference
     from specscope.analyzers.whatif import whatif
+    from specscope.notebook import analyze, figures
     from specscope.profiler.attach import attach
     from specscope.traces.errors import SpecscopeError
     from specscope.traces.graph_capture import load_capture_traces
@@ -44,9 +46,10 @@ _HOME = {
     "Report": "specscope.analyzers.report",
     "Run": "specscope.traces.run",
     "SpecscopeError": "specscope.traces.errors",
-    "analyze": "specscope.analyzers.analyze",
+    "analyze": "specscope.notebook",
     "attach": "specscope.profiler.attach",
     "compare": "specscope.analyzers.compare",
+    "figures": "specscope.notebook",
     "load": "specscope.traces.load",
     "load_capture_traces": "specscope.traces.graph_capture",
     "whatif": "specscope.analyzers.whatif",
