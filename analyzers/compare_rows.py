@@ -32,6 +32,8 @@ def rows(a: Series, b: Series, *, verdict: bool) -> tuple[list[Change], int, Tes
     """
     none_a, none_b = np.zeros(a.cycles), np.zeros(b.cycles)
     keys = sorted({*a.values, *b.values}, key=_order)
+    if not (_has_waits(a) and _has_waits(b)):  # not known is not none
+        keys = [key for key in keys if key.kind != kinds.WAIT]
     pairs = [(key, a.values.get(key, none_a), b.values.get(key, none_b)) for key in keys]
     cycle = min(_median(one.values.get(Key(kinds.CYCLE))) for one in (a, b))
     kept = [pair for pair in pairs if _is_worth_it(*pair, cycle)]
@@ -48,6 +50,11 @@ def rows(a: Series, b: Series, *, verdict: bool) -> tuple[list[Change], int, Tes
         for row, (key, one, other) in enumerate(kept)
     ]
     return changes, len(pairs) - len(kept), tested
+
+
+def _has_waits(one: Series) -> bool:
+    """Was waiting told from transferring in this run?"""
+    return any(key.kind == kinds.WAIT for key in one.values)
 
 
 def unit_of(key: Key) -> str:

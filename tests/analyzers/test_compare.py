@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import specscope
 from benchmarks.compare_errors import WAYS, measure, pick, resampled
-from specscope.analyzers import compare_against, compare_rows
+from specscope.analyzers import compare_against, compare_report, compare_rows
 from specscope.analyzers.activities import load_rules
 from specscope.analyzers.compare import compare
 from specscope.analyzers.compare_ops import Key
 from specscope.analyzers.compare_series import series
+from specscope.traces.load import load
 from tests.analyzers.comparisons import case, changed, cycles_of, of_cases, of_own, own, report
+
+BUNDLED = Path(__file__).resolve().parents[2] / "examples" / "tp2-70b-eagle3"
 
 # The drawn cases.
 
@@ -255,3 +260,14 @@ def test_three_percent_in_a_compute_activity_is_found_in_nine_of_ten_draws(name:
     assert found.named <= 3
     assert found.found
     assert all(share >= 0.9 for share in found.found.values()), found.found
+
+
+def test_waiting_that_one_run_does_not_tell_is_no_row() -> None:
+    """Not known is not 0 us: one rank alone tells no waiting from transferring."""
+    both, alone = (specscope.analyze(load(BUNDLED, rank=rank, cache=False)) for rank in (None, 0))
+    waits = [
+        [row for row in compare(both, other).rows if row.kind == compare_report.WAIT]
+        for other in (both, alone)
+    ]
+    assert waits[0]
+    assert not waits[1]
