@@ -9,6 +9,7 @@ from pathlib import Path
 from specscope import exits
 from specscope.analyzers.live_log import LiveLog, views
 from specscope.dashboards import live_terminal, terminal
+from specscope.dashboards.app_page import require_dash
 from specscope.dashboards.app_server import serve, stopped_by_signals
 from specscope.dashboards.safe_text import clean
 
@@ -36,6 +37,7 @@ def run(request: Request) -> int:
         return exits.DONE
     if request.tui:
         return _in_terminal(request, log)
+    require_dash()
     from specscope.dashboards.live_app import live_app
 
     return serve(live_app(log, clean(request.log, 200)), request.port, exits.say)

@@ -63,6 +63,26 @@ def test_once_prints_what_there_is(tmp_path: Path) -> None:
     assert re.search(r"^1 +12 +20\.00 ms", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    "arguments", [("live", "--log", "."), ("dashboard", ".")], ids=lambda a: a[0]
+)
+def test_without_dash_it_is_one_line_with_what_to_install(arguments: tuple[str, ...]) -> None:
+    program = (
+        "import sys; sys.modules['dash'] = None; from specscope.cli import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+        cwd=ROOT,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'specscope[dashboard]'" in done.stderr
+
+
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     done = ran("live", "--log", str(tmp_path / "nowhere"))
     assert done.returncode == 2

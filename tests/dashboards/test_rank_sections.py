@@ -55,10 +55,11 @@ def test_every_medium_says_the_sentence_and_has_the_tables() -> None:
     report = reports.bundled()
     sentence = group_of(report).sentence
     assert sentence.startswith("The wire, not a late rank: transferring takes 23.4 % of the cycle")
-    assert sentence in " ".join(plain_report(report).split())
-    assert escape(sentence) in markdown_text(report)
-    assert sentence in unescape(html_page(report))
-    for text in (plain_report(report), markdown_text(report), unescape(html_page(report))):
+    printed, marked, page = plain_report(report), markdown_text(report), unescape(html_page(report))
+    assert sentence in " ".join(printed.split())
+    assert escape(sentence) in marked
+    assert sentence in page
+    for text in (printed, marked, page):
         assert TITLE in text
         assert "What holds the cycle of all ranks back" in text
         assert "residual 0.6 us" in " ".join(text.split())
