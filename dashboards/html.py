@@ -88,8 +88,10 @@ _PAGE: Final = Template("""<!DOCTYPE html>
 <style>$style</style>
 </head>
 <body>
+<main>
 $body
 <p class="soft">specscope $version. This page is complete: it makes no network request.</p>
+</main>
 <script>$library</script>
 <script>$draw</script>
 <script>$slide</script>
@@ -266,4 +268,4 @@ def _panels(report: Report, cycle: int | None) -> Iterator[str]:
         words = panel.empty if panel.figure is None else panel.note
         yield f'<p class="soft">{escape(words)}</p>'
         if panel.figure is not None:
-            yield from figure_block(panel.name, panel.figure)
+            yield from figure_block(panel.name, panel.figure, panel.title)
