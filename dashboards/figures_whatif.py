@@ -156,7 +156,7 @@ def _plain(figure: go.Figure, known: Throughput | None) -> str:
         annotation={
             "text": f"without speculation {rate:,.0f}",
             "xanchor": "right",
-            "yanchor": "bottom",
+            "yanchor": "top",
             "font": {"size": 12},
         },
     )

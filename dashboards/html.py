@@ -67,7 +67,8 @@ pre { background: var(--card); padding: .7rem 1rem; white-space: pre-wrap;
 @media print { body { max-width: none; padding: 0; font-size: 12px; }
   h2 { break-after: avoid; } tr, .js-plotly-plot, .warning { break-inside: avoid; }
   .modebar, label[for="cycle-choice"], #cycle-choice { display: none; }
-  .scroll { overflow: visible; }
+  .scroll { overflow: visible; } td, th { white-space: normal; padding-right: .6rem; }
+  .levers tr.part td { font-size: 10.5px; }
   .slider { min-width: 0; } .slider input, .slider br { display: none; } }
 .cause { font-weight: 600; margin-bottom: .2rem; }
 .levers td, .levers th { vertical-align: top; }
