@@ -61,6 +61,7 @@ def skew_panel(report: Report, cycle: int | None) -> Panel:
     figure.update_layout(legend={"y": 1.14}, margin={"t": 70})
     ticks = {"tickvals": list(range(len(ranks))), "ticktext": [f"rank {rank}" for rank in ranks]}
     figure.update_yaxes(**ticks, range=[len(ranks) - 0.5, -0.5], fixedrange=True, **RULES)
+    figure.update_xaxes(showgrid=False, ticks="", row=1, col=1)
     figure.update_xaxes(title="collectives of the cycle, in their order", row=2, col=1, **RULES)
     note = (
         f"Cycle {cycle} of rank {ranks[0]}: {count_text(len(order))} collectives. Dark is no wait, "

@@ -146,6 +146,7 @@ def activity_panel(report: Report) -> Panel:
         )
     )
     figure.update_layout(**{**layout(_TREE_HEIGHT), "margin": {"l": 0, "r": 0, "t": 24, "b": 0}})
+    figure.update_layout(uniformtext={"mode": "hide", "minsize": 10})
     note = "Medians a cycle, work only; click a stage to open it, the bar above to go back."
     return Panel("activities", _ACTIVITIES, figure, note)
 

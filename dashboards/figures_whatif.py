@@ -62,7 +62,7 @@ def ranked_panel(found: WhatIf) -> Panel:
     figure.update_layout(**layout(110 + _ROW * len(rows)))
     figure.update_layout(margin={"l": 210})
     figure.update_xaxes(title=_RATE if by_rate else "ms a cycle", **RULES)
-    figure.update_yaxes(autorange="reversed", fixedrange=True, tickmode="linear")
+    figure.update_yaxes(autorange="reversed", fixedrange=True, tickmode="linear", **RULES)
     if now is not None:
         _upright(figure, now, f"now {now:,.0f}" if by_rate else f"now {now:,.2f} ms")
     note = (
@@ -156,7 +156,7 @@ def _plain(figure: go.Figure, known: Throughput | None) -> str:
         annotation={
             "text": f"without speculation {rate:,.0f}",
             "xanchor": "right",
-            "yanchor": "bottom",
+            "yanchor": "top",
             "font": {"size": 12},
         },
     )

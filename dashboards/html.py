@@ -64,6 +64,12 @@ tr.part td { color: var(--soft); border-bottom-style: dotted; }
 .scroll { overflow-x: auto; }
 pre { background: var(--card); padding: .7rem 1rem; white-space: pre-wrap;
   overflow-wrap: anywhere; }
+@media print { body { max-width: none; padding: 0; font-size: 12px; }
+  h2 { break-after: avoid; } tr, .js-plotly-plot, .warning { break-inside: avoid; }
+  .modebar, label[for="cycle-choice"], #cycle-choice { display: none; }
+  .scroll { overflow: visible; } td, th { white-space: normal; padding-right: .6rem; }
+  .levers tr.part td { font-size: 10.5px; }
+  .slider { min-width: 0; } .slider input, .slider br { display: none; } }
 .cause { font-weight: 600; margin-bottom: .2rem; }
 .levers td, .levers th { vertical-align: top; }
 .levers tr.part td { padding: 0 0 .7rem; white-space: normal; font-size: 13px; }
@@ -71,8 +77,8 @@ pre { background: var(--card); padding: .7rem 1rem; white-space: pre-wrap;
 .levers th.words { color: var(--text); }
 .levers .soft { white-space: normal; }
 .slider { min-width: 15rem; } .slider input { width: 14rem; margin: 0; accent-color: var(--soft); }
-.js-plotly-plot :is(.xtick, .ytick, .gtitle, .xtitle, .ytitle, .legendtext, .annotation-text),
-.js-plotly-plot :is(.xtick, .ytick) text { fill: var(--soft) !important; }
+.js-plotly-plot :is([class$="title"], .legendtext, .annotation-text),
+.js-plotly-plot [class$="tick"] text { fill: var(--soft) !important; }
 :focus-visible { outline: 2px solid var(--text); outline-offset: 2px; }
 .warning { background: var(--card); padding: .5rem 1rem; margin: .4rem 0; }
 """
@@ -88,8 +94,10 @@ _PAGE: Final = Template("""<!DOCTYPE html>
 <style>$style</style>
 </head>
 <body>
+<main>
 $body
 <p class="soft">specscope $version. This page is complete: it makes no network request.</p>
+</main>
 <script>$library</script>
 <script>$draw</script>
 <script>$slide</script>
@@ -266,4 +274,4 @@ def _panels(report: Report, cycle: int | None) -> Iterator[str]:
         words = panel.empty if panel.figure is None else panel.note
         yield f'<p class="soft">{escape(words)}</p>'
         if panel.figure is not None:
-            yield from figure_block(panel.name, panel.figure)
+            yield from figure_block(panel.name, panel.figure, panel.title)

@@ -17,10 +17,16 @@ _JSON_ESCAPES: Final = str.maketrans(
 )
 
 
-def figure_block(name: str, figure: go.Figure) -> Iterator[str]:
-    """A figure that the page draws once its text is there; its room is kept until then."""
+def figure_block(name: str, figure: go.Figure, title: str) -> Iterator[str]:
+    """A figure that the page draws once its text is there; its room is kept until then.
+
+    `title` is what it is called to those who do not see it.
+    """
     height = int(figure.layout.height or 0)
-    yield f'<div class="scroll"><div id="{name}" style="min-height: {height}px"></div></div>'
+    yield (
+        f'<div class="scroll"><div id="{name}" role="figure" aria-label="{escape(title)}" '
+        f'style="min-height: {height}px"></div></div>'
+    )
     yield json_block(str(figure.to_json()), target=name)
 
 
@@ -45,7 +51,8 @@ def table(grid: Grid) -> str:
     kinds = [' class="words"' if grid.is_left(i) else "" for i in range(len(grid.columns))]
     if any(grid.columns):
         cells = zip(kinds, grid.columns, strict=True)
-        parts.append("<tr>" + "".join(f"<th{k}>{escape(c)}</th>" for k, c in cells) + "</tr>")
+        heads = (f"<th{k}>{escape(c)}</th>" if c else f"<td{k}></td>" for k, c in cells)
+        parts.append(f"<tr>{''.join(heads)}</tr>")
     for row in grid.rows:
         swatch = ""
         if row.stage and not row.depth:

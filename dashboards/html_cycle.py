@@ -22,6 +22,7 @@ from specscope.dashboards.units import count_text, time_text
 
 # Where the ops of further cycles go, as far as there is room.
 MORE: Final = "<!-- further cycles -->"
+_PARTS: Final = "Parts of the cycle on each rank"
 
 DRAW: Final = """
 (function () {
@@ -111,7 +112,7 @@ def cycle_section(
         "Drag to zoom, double-click to go back.</p>"
     )
     yield f'<p id="cycle-left-out">{escape(_left_out(left_out, bars))}</p>'
-    yield from figure_block("timeline", timeline)
+    yield from figure_block("timeline", timeline, "Calls and ops of the cycle in time")
     yield MORE
 
 
@@ -143,12 +144,12 @@ def _parts(
     )
     with_parts = [(piece, parts_of(report, piece)) for piece in pieces]
     if len(choice) < 2:
-        yield from figure_block("parts", parts_figure(with_parts, names))
+        yield from figure_block("parts", parts_figure(with_parts, names), _PARTS)
         return
     same = same_cycles(report, [one.number for one in choice])
     rows = parts_by_cycle(report, same)
     order = part_order(row for found in rows.values() for row in found)
-    yield from figure_block("parts", parts_figure(with_parts, names, order))
+    yield from figure_block("parts", parts_figure(with_parts, names, order), _PARTS)
     every: dict[str, Any] = {
         "title": f"One {sections.lap(report)}: number ",
         "missing": "The ops of number {} are not inside this page; this draws them: "

@@ -114,14 +114,14 @@ def whatif_section(report: Report, found: WhatIf | None) -> Iterator[str]:
     yield from _words(panel.note if panel.figure is not None else panel.empty)
     if panel.figure is None:
         return
-    yield from figure_block(panel.name, panel.figure)
+    yield from figure_block(panel.name, panel.figure, panel.title)
     yield bullets(basis_lines(found))
     yield from _levers(report, found)
     for panel in (steps_panel(found, report.throughput), accept_panel(found, report.throughput)):
         yield f"<h2>{escape(panel.title)}</h2>"
         yield from _words(panel.note if panel.figure is not None else panel.empty)
         if panel.figure is not None:
-            yield from figure_block(panel.name, panel.figure)
+            yield from figure_block(panel.name, panel.figure, panel.title)
 
 
 def _words(text: str) -> Iterator[str]:

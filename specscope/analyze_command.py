@@ -29,9 +29,12 @@ from specscope.traces.run import Run
 from specscope.traces.scan import reader_name
 
 if TYPE_CHECKING:
+    from specscope.analyzers.whatif import WhatIf
     from specscope.traces.graph_capture import CaptureTrace
 
 STDIN = STDOUT = "-"
+# From here on the replays of a page take more than some seconds.
+_MANY_OPS = 100_000
 # First bytes of what specscope writes: only such a file may be overwritten by `--json PATH`,
 # where PATH may have been meant as a trace.
 _OWN_PAGE = b'<meta name="generator" content="specscope '
@@ -46,6 +49,7 @@ class Request:
     json: str | None = None
     markdown: str | None = None
     html: Path | None = None
+    no_whatif: bool = False
     with_environment: bool = False
     parquet: Path | None = None
     checks: tuple[str, ...] = ()
@@ -239,17 +243,26 @@ def _documents(
     request: Request, report: Report, results: list[Checked]
 ) -> Iterator[tuple[Path, str]]:
     if request.html is not None:
-        from specscope.analyzers.whatif import whatif
         from specscope.dashboards.html import html_page
 
-        with _timed(request, "replayed for the page"):
-            found = whatif(report)
+        found = None if request.no_whatif else _replayed(request, report)
         environment = request.with_environment
         yield request.html, html_page(report, request.cycle, found, environment=environment)
     if request.json not in (None, STDOUT):
         yield Path(str(request.json)), _json(report, results)
     if request.markdown not in (None, STDOUT):
         yield Path(str(request.markdown)), _markdown(report)
+
+
+def _replayed(request: Request, report: Report) -> WhatIf:
+    """What changes would do; of a large run it is said before that it takes a while."""
+    from specscope.analyzers.whatif import whatif
+
+    ops = report.tables["ops"].num_rows
+    if ops >= _MANY_OPS:
+        request.talk(f"replaying {ops:,} ops for the page; --no-whatif leaves that out")
+    with _timed(request, "replayed for the page"):
+        return whatif(report)
 
 
 def _keep_inputs(path: Path, report: Report) -> None:

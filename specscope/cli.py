@@ -71,6 +71,11 @@ _PATH: Final = Expanded(path_type=Path)
 )
 @click.option("--html", metavar="FILE", type=_PATH, help="Write a page that opens offline.")
 @click.option(
+    "--no-whatif",
+    is_flag=True,
+    help="Leave out of that page what a change would do, which takes a replay of the run.",
+)
+@click.option(
     "--with-environment",
     is_flag=True,
     help="Leave paths, hosts, users and server arguments on that page; they are masked else.",

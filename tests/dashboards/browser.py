@@ -88,3 +88,15 @@ def watched(browser: Any, **options: Any) -> Iterator[Watched]:
         yield Watched(page)
     finally:
         context.close()
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of `rgb(r, g, b)`, by WCAG."""
+    parts = [float(part) / 255 for part in colour.split("(")[1].rstrip(")").split(",")[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)

@@ -15,7 +15,7 @@ from specscope.dashboards.app_guard import Access
 from specscope.dashboards.app_runs import Shown
 from specscope.dashboards.app_server import Application, served
 from tests.analyzers.test_live_view import START, cycle_rows
-from tests.dashboards.browser import Watched, chromium, watched
+from tests.dashboards.browser import Watched, chromium, contrast, luminance, watched
 from tests.shared import needed, shared_path
 
 needed("dash")
@@ -202,18 +202,6 @@ def test_light_and_dark_are_both_readable(page: Watched, scheme: str) -> None:
         front, back = page.page.evaluate(_COLOURS, selector)
         assert contrast(front, back) > 4.5, selector
     assert luminance(back) < 0.2 if scheme == "dark" else luminance(back) > 0.8
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance of `rgb(r, g, b)`, by WCAG."""
-    parts = [float(part) / 255 for part in colour.split("(")[1].rstrip(")").split(",")[:3]]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_names_from_a_trace_are_text(browser: Any) -> None:
