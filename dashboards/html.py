@@ -1,7 +1,7 @@
 """One page with the report that opens offline: Plotly is inside, nothing is ever requested.
 
 Every text is escaped, data stands in JSON blocks without markup, and the page's own policy
-lets no script run but the three written here.
+lets no script run but the two written here.
 """
 
 from __future__ import annotations
