@@ -120,12 +120,10 @@ def main(folder: Path) -> dict[str, Any]:
             found["killed_always"] = str(error)
         many = Deadly(engine, Path(runs[0]).name, 1, folder / "many")
         work = partial(findings_of, how=How("0", cache=False))
-        outcomes = [
-            (place, result.outcome)
+        found["many"] = sorted(
+            (place, str(result.error) if isinstance(result, Failed) else "analysed")
             for place, result in many.each(work, runs)
-            if not isinstance(result, Failed)
-        ]
-        found["many"] = sorted(outcomes)
+        )
         import ray as imported
 
         found["usage"] = usage_lib().usage_stats_enabled()

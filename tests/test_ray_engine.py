@@ -21,8 +21,8 @@ from tests.shared import needed
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDING = ROOT / "examples" / "tp2-70b-eagle3"
-# Far above the 20 s that it takes.
-DEADLINE_SECONDS = 400.0
+# Far above the 20 s that it takes, or the 200 s on a machine with ten times too much to do.
+DEADLINE_SECONDS = 800.0
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_a_killed_workers_file_is_read_again_and_nothing_is_lost_or_doubled(
 
 
 def test_a_killed_workers_run_is_analysed_again(found: dict[str, Any], folder: Path) -> None:
-    assert [place for place, _ in found["many"]] == [0, 1, 2, 3]
+    assert found["many"] == [[place, "analysed"] for place in range(4)]
     assert Counter(attempts_of(folder / "many"))["a-whole"] == 2
 
 
