@@ -162,17 +162,23 @@ def _grid(
 def answer_lines(found: WhatIf) -> list[str]:
     """The assumption and the formula of each lever that was asked for."""
     rows = found.asked or found.ranked[:1]
+    answers: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if not row.refused and row.assumption:
+            answers.setdefault((row.assumption, row.formula), []).append(row.title)
     return [
-        f"{clean(row.title)}: {clean(row.assumption)}. {_upper(clean(row.formula))}."
-        for row in rows
-        if not row.refused and row.assumption
+        f"{clean(between(titles))}: {clean(assumption)}. {_upper(clean(formula))}."
+        for (assumption, formula), titles in answers.items()
     ] + ([f"Steps: {clean(found.curve.basis)}."] if found.curve and found.curve.basis else [])
 
 
 def refused_lines(found: WhatIf) -> list[str]:
     """What could not be answered, and what would answer it."""
-    every = [row for row in found.asked if row.refused]
-    return [f"{clean(row.title)}: {clean(row.refused)}" for row in every]
+    why: dict[tuple[str, str], list[str]] = {}
+    for row in found.asked:
+        if row.refused:
+            why.setdefault((row.lever, row.refused), []).append(row.title)
+    return [f"{clean(between(titles))}: {clean(text)}" for (_, text), titles in why.items()]
 
 
 def between_times(row: Prediction) -> str:

@@ -98,12 +98,22 @@ def test_beside_a_rate_accept_length_and_batch_are_what_was_measured(run: Run) -
     assert measured["perturbation"]["reference_ns"] == pytest.approx(7e6)
 
 
+def test_a_range_of_steps_answers_every_number_of_it(run: Run) -> None:
+    done = run(RECORDING, "--json", "--steps", "2..4")
+    asked = json.loads(done.out)["asked"]
+    assert [(row["lever"], row["value"]) for row in asked] == [("steps", n) for n in "234"]
+    assert json.loads(run(RECORDING, "--json", "--steps", "3").out)["asked"] == asked[1:2]
+
+
 @pytest.mark.parametrize(
     "args",
     [
         ("--draft-tp", "2"),
         ("--steps", "0"),
         ("--steps", "9"),
+        ("--steps", "1..9"),
+        ("--steps", "3..2"),
+        ("--steps", "1.."),
         ("--allreduce-speedup", "0"),
         ("--verify-speedup", "nan"),
     ],
