@@ -189,7 +189,7 @@ def _report(
     found = [
         *run.notes,
         *options.inputs.notes,
-        *(options.inputs.unused() if throughput is None else []),
+        *(options.inputs.unused() if throughput is None else throughput.notes),
         *warnings.no_gpu(refusals.gpu_counts(prepared)),
         *(warnings.host_bound(idle, ask=speculates and unprofiled is None)),
         *notes,

@@ -31,6 +31,7 @@ _DRAFT_TP = re.compile(
 )
 # With a larger share of the critical path unexplained, predictions say so.
 MOST_UNEXPLAINED = 0.02
+_MOST_POINTS = 65  # of the grid of accept lengths: quarters up to 16 draft tokens
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,10 @@ def _unanswered(bench: Bench, grid: Mapping[str, Sequence[Prediction]]) -> dict[
 
 def _token_grids(bench: Bench) -> dict[str, Sequence[float]]:
     k = bench.throughput.k if bench.throughput is not None else None
-    lengths = [1 + step / 4 for step in range(4 * (k or 0) + 1)]
+    steps = np.arange(4 * (k or 0) + 1)
+    if len(steps) > _MOST_POINTS:
+        steps = np.linspace(0, 4 * (k or 0), _MOST_POINTS)
+    lengths = [float(1 + step / 4) for step in steps]
     return {"accept-length": lengths, "batch": (1, 2, 4, 8, 16, 32), "draft-tokens": range(1, 17)}
 
 

@@ -192,7 +192,21 @@ def _request(record: dict[str, Any], keys: Keys) -> _Request | None:
     histogram = next((h for name in keys.histogram if (h := _histogram(record.get(name)))), ())
     if histogram and sum(histogram) != cycles:
         histogram = ()  # of another count of passes: not of this one
-    return _Request(cycles, accepted, _first(record, keys.drafted), histogram, counted)
+    drafted = _first(record, keys.drafted)
+    if counted and _contradict(accepted, drafted, histogram):
+        return None
+    return _Request(cycles, accepted, drafted, histogram, counted)
+
+
+def _contradict(accepted: float, drafted: float | None, histogram: tuple[int, ...]) -> bool:
+    """Do the counts of a request exclude one another?
+
+    The last cycle of a request may be cut at its end, so by its tokens the two may differ.
+    """
+    if drafted is not None and accepted > drafted:
+        return True
+    by_histogram = sum(i * count for i, count in enumerate(histogram))
+    return bool(histogram) and abs(by_histogram - accepted) > len(histogram)
 
 
 def _emitted(record: dict[str, Any], keys: Keys, cycles: int) -> float | None:
