@@ -19,6 +19,7 @@ from .sniff import printable
 
 MOST_DOCUMENT: Final = 256 << 20
 _MOST_DEPTH: Final = 12
+_INFO_LENGTH: Final = "avg_spec_accept_length"
 _MOST_COUNT: Final = 1 << 48
 
 
@@ -92,6 +93,13 @@ def read_responses(path: Path) -> Served:
         key: object = number if identity is None else identity
         if key not in requests or requests[key].cycles <= request.cycles:
             requests[key] = request
+    if not requests and damaged and not documents:
+        raise TraceFormatError(
+            f"{name} is no JSON, and none of its lines is: is it cut? Give the responses as the "
+            "server sent them"
+        )
+    if not requests and (info := _server_info(documents, f"server info {name}")):
+        return info
     if not requests:
         raise TraceFormatError(
             f"{name} holds no response with figures of speculation (SGLang: meta_info."
@@ -127,6 +135,28 @@ def _served(requests: list[_Request], engine: str, source: str, damaged: int, em
         used=len(requests),
         damaged=damaged,
         empty=empty,
+    )
+
+
+def _server_info(documents: list[Any], source: str) -> Served | None:
+    """SGLang's /server_info: the mean since the server started, of each data-parallel group."""
+    lengths: list[float] = []
+    for value in documents:
+        states = value.get("internal_states") if isinstance(value, dict) else None
+        for state in states if isinstance(states, list) else ():
+            length = state.get(_INFO_LENGTH) if isinstance(state, dict) else None
+            if isinstance(length, bool) or not isinstance(length, int | float):
+                continue
+            if 1 <= length <= MOST_POSITIONS:
+                lengths.append(float(length))
+    if not lengths:
+        return None
+    return Served(
+        source,
+        SGLANG,
+        accept_length=sum(lengths) / len(lengths),
+        convention="mean of the server since it started; bonus token included",
+        used=len(lengths),
     )
 
 

@@ -141,6 +141,18 @@ def test_counts_that_exclude_one_another_do_not_count(
     assert (found.used, found.damaged) == (1, 1)
 
 
+def test_server_info_of_sglang_gives_the_mean_since_the_start(tmp_path: Path) -> None:
+    states = [{"avg_spec_accept_length": 2.5}, {"avg_spec_accept_length": 3.5}, {"x": 1}]
+    found = read(tmp_path, {"tp_size": 2, "internal_states": states})
+    assert (found.accept_length, found.engine) == (3.0, "sglang")
+    assert found.source == "server info answers.json"
+
+
+def test_a_document_that_ends_early_is_called_cut(tmp_path: Path) -> None:
+    with pytest.raises(TraceFormatError, match="is it cut"):
+        read(tmp_path, json.dumps([{"meta_info": NEW}], indent=1)[:-40])
+
+
 def test_the_record_of_a_recording_gives_its_figures(tmp_path: Path) -> None:
     meta = shared_path("traces", "own", "tp2-8b-eagle3-k3-nvlink-bs1", "meta.json")
     found = read_responses(meta)
