@@ -286,14 +286,16 @@ def _notes(bench: Bench, rows: Sequence[Prediction]) -> list[str]:
     if abs(bench.anchor - 1) > _CLOSE:
         own_ms = bench.anchor * bench.cycle_ns / 1e6
         notes.append(
-            f"tokens/s are of the cycle without a profiler ({own_ms:.2f} ms): a predicted cycle counts {bench.anchor:.3f} times for them"
+            f"tokens/s are of the cycle without a profiler ({own_ms:.2f} ms): a predicted "
+            f"cycle counts {bench.anchor:.3f} times for them"
         )
     if not bench.replay.joined and bench.ranks > 1:
         notes.append(
             "ranks are replayed one by one: a collective keeps the waiting that it was recorded "
             "with; give the traces of all ranks"
         )
-    told = told_draft_tp(bench.report.run.context.get("server_args"))
+    context = bench.report.run.context
+    told = told_draft_tp([context.get(key) for key in ("server_args", "server_command")])
     if told == 1 and (bench.select.transfer & bench.select.of(*DRAFT_STAGES)).any():
         notes.append(
             "the server was told to keep its draft on one GPU and the draft holds collectives: "

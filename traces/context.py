@@ -51,6 +51,7 @@ PLACES: Final[dict[str, tuple[str, ...]]] = {
     "verified": ("counters.verified", "unprofiled.server_spec_info.spec_verify_ct"),
     "simulated_acceptance": ("simulated_acceptance", "accept_length_simulated"),
     "server_args": ("server_args", "command"),
+    "server_command": ("server_command", "command"),
 }
 
 _NUMBERS: Final = (

@@ -75,7 +75,8 @@ def read_responses(path: Path) -> Served:
     """
     regular(path)
     name = printable(path.name, 120)
-    documents, damaged = _documents(whole(path, MOST_DOCUMENT))
+    text = whole(path, MOST_DOCUMENT)
+    documents, damaged = _documents(text)
     requests: dict[object, _Request] = {}
     engine, empty = "", 0
     for number, (record, keys, identity) in enumerate(_records(documents)):
@@ -93,10 +94,9 @@ def read_responses(path: Path) -> Served:
         key: object = number if identity is None else identity
         if key not in requests or requests[key].cycles <= request.cycles:
             requests[key] = request
-    if not requests and damaged and not documents:
+    if not requests and _cut(text):
         raise TraceFormatError(
-            f"{name} is no JSON, and none of its lines is: is it cut? Give the responses as the "
-            "server sent them"
+            f"{name} is cut: its JSON ends early; give the responses as the server sent them"
         )
     if not requests and (info := _server_info(documents, f"server info {name}")):
         return info
@@ -158,6 +158,18 @@ def _server_info(documents: list[Any], source: str) -> Served | None:
         convention="mean of the server since it started; bonus token included",
         used=len(lengths),
     )
+
+
+def _cut(text: str) -> bool:
+    """Does a JSON document end before it is whole?"""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        ends = len(text.rstrip())
+        return ends > 0 and (error.pos >= ends or error.msg.startswith("Unterminated"))
+    except (ValueError, RecursionError):
+        pass
+    return False
 
 
 def _documents(text: str) -> tuple[list[Any], int]:

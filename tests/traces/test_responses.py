@@ -149,8 +149,10 @@ def test_server_info_of_sglang_gives_the_mean_since_the_start(tmp_path: Path) ->
 
 
 def test_a_document_that_ends_early_is_called_cut(tmp_path: Path) -> None:
-    with pytest.raises(TraceFormatError, match="is it cut"):
-        read(tmp_path, json.dumps([{"meta_info": NEW}], indent=1)[:-40])
+    whole = json.dumps([{"meta_info": NEW}], indent=1)
+    for end in (-3, -40, -60):
+        with pytest.raises(TraceFormatError, match="is cut: its JSON ends early"):
+            read(tmp_path, whole[:end])
 
 
 def test_the_record_of_a_recording_gives_its_figures(tmp_path: Path) -> None:
