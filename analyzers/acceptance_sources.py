@@ -17,7 +17,7 @@ from specscope.analyzers.acceptance import Acceptance, by_position_of, length_of
 from specscope.analyzers.inputs import Inputs
 from specscope.analyzers.unprofiled import Reference
 from specscope.traces.accept_rates import rate_of_drafts
-from specscope.traces.run import RankTables, Run
+from specscope.traces.run import Note, RankTables, Run
 from specscope.traces.served import SGLANG, Served
 
 
@@ -51,6 +51,22 @@ def of_served(
     return Acceptance(
         length, one.source, one.simulated or simulated, positions, cycles, rate, one.convention
     )
+
+
+def without_k(inputs: Inputs, k: int | None) -> list[Note]:
+    """A note on each text whose counts give an accept length by k only, where k is missing."""
+    if k is not None:
+        return []
+    return [
+        Note(
+            "k_missing",
+            f"{one.source} is not used: k is missing. It holds accepted and drafted tokens only, "
+            "and its cycles are drafted tokens over k",
+            "give k, the number of draft tokens, in run.json beside the traces",
+        )
+        for one in inputs.served
+        if one.accept_length is None and one.drafted
+    ]
 
 
 def _of_option(reference: Reference) -> Iterator[Acceptance]:

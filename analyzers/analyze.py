@@ -189,7 +189,11 @@ def _report(
     found = [
         *run.notes,
         *options.inputs.notes,
-        *(options.inputs.unused() if throughput is None else []),
+        *(
+            throughput.notes
+            if throughput is not None
+            else options.inputs.unused(options.reference.accept_length, decision.refused)
+        ),
         *warnings.no_gpu(refusals.gpu_counts(prepared)),
         *(warnings.host_bound(idle, ask=speculates and unprofiled is None)),
         *notes,

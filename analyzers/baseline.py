@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,7 +11,11 @@ from specscope.analyzers.inputs import Inputs
 from specscope.analyzers.report import Report
 from specscope.analyzers.throughput import Baseline
 from specscope.traces.errors import UsageError
+from specscope.traces.run import Note
 
+# Two starts of one server differ by up to 10 %; a profiler stretched a short step by 40 %.
+_LEAST: Final = 0.9
+_LEAST_MIXED: Final = 0.6
 # Facts in which speculation and its baseline must agree, where both are known.
 _SAME = (("model", "model"), ("tp", "TP"), ("link", "link"))
 
@@ -51,6 +55,25 @@ def baseline_of(
     if step_ms is None or (batch is not None and at not in (None, batch)):
         return None
     return Baseline(float(step_ms) * 1e6, str(context.get("source", "run.json")))
+
+
+def impossible(cycle_ns: float, profiled: bool, base: Baseline | None) -> list[Note]:
+    """A note where the cycle is shorter than the plain step: a verify does all that a step does."""
+    if base is None:
+        return []
+    # A profiler may have stretched one of the two, as far as it ever was seen to.
+    margin = _LEAST if base.profiled == profiled else _LEAST_MIXED
+    if cycle_ns >= base.step_ns * margin:
+        return []
+    return [
+        Note(
+            "baseline_impossible",
+            f"the cycle ({cycle_ns / 1e6:.2f} ms) is shorter than the plain step "
+            f"({base.step_ns / 1e6:.2f} ms, {base.source}), though a cycle verifies in such a "
+            "step: it is of another server, and is not used",
+            "give the plain step of the same server at the same batch",
+        )
+    ]
 
 
 def of_report(

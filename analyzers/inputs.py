@@ -29,18 +29,29 @@ class Inputs:
     plain_tokens_per_second: float | None = None
     notes: tuple[Note, ...] = ()
 
-    def unused(self) -> list[Note]:
-        """A note for a run that has no use for what was given."""
+    def unused(self, accept_length: float | None, refused: tuple[str, ...]) -> list[Note]:
+        """A note for a run that has no use for what was given.
+
+        `accept_length`: that of the option; `refused`: why the run has no verdict.
+        """
         given = (
             self.served or self.device or self.plain or self.others or self.plain_tokens_per_second
         )
-        if not given:
+        if not given and accept_length is None:
             return []
+        what = "what was given of acceptance and of plain decoding is not used"
+        if refused:
+            return [
+                Note(
+                    "inputs_unused",
+                    f"{what}: a rate needs a verdict, and there is none: {'; '.join(refused)}",
+                    "record longer, or give --cycle-ms",
+                )
+            ]
         return [
             Note(
                 "inputs_unused",
-                "what was given of acceptance and of plain decoding is not used: this run has no "
-                "cycle of speculation whose length is known",
+                f"{what}: this run has no cycle of speculation whose length is known",
                 "give a trace of the server that speculates, or --cycle-ms",
             )
         ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from specscope.analyzers.columns import Bool
-from specscope.analyzers.perturbation import Corrected
+from specscope.analyzers.perturbation import OTHER_SERVER, Corrected
 from specscope.analyzers.replay import Float, replay, replay_each
 from specscope.analyzers.replay_graph import Replay
 from specscope.analyzers.replay_select import Selection
@@ -117,8 +117,22 @@ class Bench:
         length = accept_length or (found.acceptance.accept_length if found.acceptance else None)
         if length is None:
             return None
-        low, high = (found.batch * length / ns * 1e9 for ns in (max(cycle), min(cycle)))
+        low, high = (
+            found.batch * length / (ns * self.anchor) * 1e9 for ns in (max(cycle), min(cycle))
+        )
         return low, high
+
+    @property
+    def anchor(self) -> float:
+        """The cycle that tokens/s are known of, over the one that is replayed.
+
+        So the rate that predictions start from is that of `analyze`, also where the cycle without
+        a profiler is a little longer than the recorded one and nothing was corrected.
+        """
+        found = self.throughput
+        if found is None or self.corrected.state == OTHER_SERVER:
+            return 1.0
+        return found.cycle_ns / self.cycle_ns
 
 
 def ordered(*values: float) -> Range:

@@ -20,6 +20,7 @@ from specscope.analyzers.words import DRAFT
 
 STEPS = tuple(range(1, 9))
 _GIVE_LENGTH = "give --server-log, --metrics, --responses or run.json with the accept length"
+_GIVE_BATCH = "the batch is not known; give --batch, or run.json beside the traces"
 _GIVE_LINE = (
     "what a verify costs by tokens is measured at one width only; give --baseline (a trace of the "
     "same server without speculation), or record another batch or width"
@@ -57,6 +58,25 @@ def positions(found: Throughput | None, count: int) -> tuple[tuple[float, ...], 
     return tuple(p**i for i in range(1, count + 1)), basis
 
 
+def length_with(found: Throughput | None, rates: Sequence[float], number: int) -> float | None:
+    """Accept length with so many steps; None: unknown.
+
+    By the rates of the positions, scaled so that the steps on record give the accept length that
+    every other figure is made with: a source of positions may have counted another stretch of time.
+    """
+    if found is None or not rates:
+        return None
+    length = length_at(rates, number)
+    if found.acceptance is None or not found.k:
+        return length
+    recorded, _ = positions(found, found.k)
+    of_positions = length_at(recorded, found.k) - 1
+    if of_positions <= 0:
+        return length
+    scale = (found.acceptance.accept_length - 1) / of_positions
+    return min(1 + (length - 1) * scale, number + 1.0)
+
+
 def _probability(length: float, k: int) -> float:
     """The probability of each token that gives a chain of k this accept length."""
     low, high = 0.0, 1.0
@@ -77,7 +97,7 @@ def curve(bench: Bench, most: int = STEPS[-1]) -> Curve | None:
     if any(row.refused for row in rows):
         return None
     rates, basis = positions(bench.throughput, most)
-    lengths = tuple(length_at(rates, n) if rates else None for n in range(1, most + 1))
+    lengths = tuple(length_with(bench.throughput, rates, n) for n in range(1, most + 1))
     known = [row.rate for row in rows if row.rate is not None]
     best = None
     if len(known) == len(rows):
@@ -103,13 +123,14 @@ def _steps(bench: Bench, numbers: Sequence[int]) -> tuple[Prediction, ...]:
     for place, number in enumerate(numbers):
         cycle = ordered(*cycles[2 * place : 2 * place + 2])
         rates, _ = positions(found, number)
+        length = length_with(found, rates, number)
         rows.append(
             Prediction(
                 "steps",
                 str(number),
                 _steps_title(number),
                 cycle,
-                bench.rate(cycle, length_at(rates, number)) if rates else None,
+                bench.rate(cycle, length) if length is not None else None,
                 None,
                 "what a token costs to verify, and acceptance beyond the positions measured",
                 "replay with the draft's ops x forwards / forwards now and verify by its line; "
@@ -145,7 +166,7 @@ def accept_length(bench: Bench, length: float) -> Prediction:
     title = f"accept length {length:g}"
     found = bench.throughput
     if found is None or found.batch is None:
-        return _refused("accept-length", length, title, "the batch is not known; give run.json")
+        return _refused("accept-length", length, title, _GIVE_BATCH)
     if found.k is not None and not 1 <= length <= found.k + 1:
         return _refused(
             "accept-length",
@@ -171,6 +192,18 @@ def batch(bench: Bench, size: int) -> Prediction:
     title = f"batch {size}"
     found = bench.throughput
     width = _width(bench)
+    if found is not None and found.batch == size:
+        cycle = (bench.cycle_ns, bench.cycle_ns)
+        return Prediction(
+            "batch",
+            str(size),
+            title,
+            cycle,
+            bench.rate(cycle),
+            bench.cycle_ns,
+            "the batch on record: the cycle is as it is",
+            "tokens/s = batch x accept length / cycle",
+        )
     if found is None or found.verify_line is None or found.batch is None or width is None:
         return _refused("batch", size, title, _GIVE_LINE)
     return _wider(bench, "batch", size, title, size * width, size)

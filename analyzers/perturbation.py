@@ -49,6 +49,7 @@ MOST_LONGER = 0.03
 # Agreement of the corrected cycle with the reference.
 _CLOSE = 1e-4
 _ROUNDS, _AT_ONCE = 20, 7
+OTHER_SERVER = "other_server"  # state: the reference is not of this run
 _PARTS = ("graph launches", "kernel launches", "other host work")
 
 _Cycles = Callable[[Sequence[float]], list[float]]
@@ -127,7 +128,7 @@ def correct(one: Replay, reference: tuple[float, str] | None) -> Corrected:
             f"the cycle of {source} ({wanted / 1e6:.2f} ms) is shorter than the GPU's work alone "
             f"({shortest / 1e6:.2f} ms): another server or state; nothing is corrected"
         )
-        return replace(recorded, state="other_server", text=text)
+        return replace(recorded, state=OTHER_SERVER, text=text)
     amount = _amount(cycles, wanted)
     corrected = lengths(amount)
     time = replay(one.plan, corrected)
@@ -153,7 +154,7 @@ def correct(one: Replay, reference: tuple[float, str] | None) -> Corrected:
 def needless(profiled: float, wanted: float, source: str) -> tuple[str, str] | None:
     """State and sentence where the reference is no shorter than the profiled cycle; else None."""
     if wanted > profiled * (1 + MOST_LONGER):
-        return "other_server", (
+        return OTHER_SERVER, (
             f"the cycle of {source} ({wanted / 1e6:.2f} ms) is {percent(wanted / profiled - 1)} "
             f"longer than the profiled one ({profiled / 1e6:.2f} ms): another server or state; "
             "nothing is corrected"

@@ -14,7 +14,8 @@ from specscope.analyzers.evidence_log import accepted
 from specscope.analyzers.report import ActivityRow, CycleRow, IdleRow, Unprofiled
 from specscope.analyzers.shares import Counted, StageShare, over_ranks, rows_of, stage_share
 from specscope.analyzers.statistics import Estimate, estimate, median
-from specscope.analyzers.words import CAUSES, IDLE, STAGES, WORK
+from specscope.analyzers.words import CAUSES, DRAFT, IDLE, STAGES, WORK
+from specscope.traces.context import MOST_DRAFT_TOKENS
 from specscope.traces.run import Run
 
 
@@ -156,7 +157,7 @@ def facts_of(
         "model": context.get("model"),
         "draft_model": context.get("draft_model"),
         "batch": batch if batch is not None else context.get("batch"),
-        "k": k if k is not None else context.get("k"),
+        "k": next((n for n in (k, context.get("k"), _k_of_steps(attributed, engine)) if n), None),
         "tp": facts.get("world_size") or context.get("tp"),
         "gpus": ", ".join(g for g in gpus if g) or None,
         "link": context.get("link"),
@@ -165,6 +166,22 @@ def facts_of(
         "tokens_per_second": context.get("tokens_per_second") if same_batch else None,
         "source": context.get("source"),
     }
+
+
+def _k_of_steps(attributed: list[Attribution], engine: str | None) -> int | None:
+    """Draft tokens by the steps that ranges of the draft are numbered with: s=0..n.
+
+    SGLang makes the first token in draft-extend, so there its draft has a step less.
+    """
+    steps = [
+        span.step
+        for one in attributed
+        for span in one.placed.placement.spans
+        if span.stage == DRAFT and span.step is not None
+    ]
+    if not steps or max(steps) >= MOST_DRAFT_TOKENS:
+        return None
+    return max(steps) + (2 if engine == "sglang" else 1)
 
 
 def _accept_length(run: Run) -> float | None:

@@ -25,7 +25,13 @@ PLACES: Final[dict[str, tuple[str, ...]]] = {
         "compilation_config.cudagraph_capture_sizes",
         "compilation_config.max_cudagraph_capture_size",
     ),
-    "draft.tp": ("speculative_config.draft_tensor_parallel_size",),
+    "draft.tp": (
+        "speculative_config.draft_tensor_parallel_size",
+        "draft_tensor_parallel_size",
+        "speculative_draft_tensor_parallel_size",
+        "speculative_draft_tp_size",
+        "draft_tp_size",
+    ),
 }
 # Figure: the arguments that say yes by being there.
 SWITCHES: Final[dict[str, tuple[str, ...]]] = {
@@ -76,6 +82,8 @@ def _mapping(server_args: Any) -> dict[str, Any]:
 
 
 def _at(told: Mapping[str, Any], place: str) -> Any:
+    if place in told:  # --speculative-config.draft_tensor_parallel_size 1
+        return told[place]
     name, _, inner = place.partition(".")
     value = told.get(name)
     if not inner:

@@ -32,7 +32,12 @@ Pairs = Iterator[tuple[str, float]]
 def of(report: Report) -> Figures:
     """Every figure that the report gives."""
     table: Figures = dict(_decision(report))
-    table |= server_flags.flags(report.run.context.get("server_args"))
+    for key in ("server_command", "server_args"):  # what the server says goes before its command
+        table |= {
+            figure: value
+            for figure, value in server_flags.flags(report.run.context.get(key)).items()
+            if value or figure not in table
+        }
     shares = {row.stage: row for row in report.shares if row.rank is None and row.stage in _STAGES}
     lengths = [row.median_ns for row in report.cycles if row.leads]
     if report.blind:

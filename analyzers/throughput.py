@@ -18,6 +18,7 @@ from specscope.analyzers.throughput_growth import Growth
 from specscope.analyzers.token_value import Step, TokenValue
 from specscope.analyzers.verify_cost import Line
 from specscope.traces.log_rates import LogRate
+from specscope.traces.run import Note
 
 DRAFT_STAGES = ("draft", "draft_extend")
 
@@ -68,6 +69,7 @@ class Throughput:
     device: DeviceCheck | None = None
     log_rate: LogRate | None = None  # what the server's log prints at this batch
     missing: tuple[str, ...] = ()  # what is not known, and what would tell it
+    notes: tuple[Note, ...] = ()  # on inputs that are not used
 
     @property
     def tokens_per_second(self) -> float | None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from specscope.analyzers import acceptance_sources
 from specscope.analyzers.accept_positions import sign_of
-from specscope.analyzers.baseline import baseline_of
+from specscope.analyzers.acceptance_checks import checked
+from specscope.analyzers.baseline import baseline_of, impossible
 from specscope.analyzers.corrected_cycle import CorrectedCycle, simple
 from specscope.analyzers.device_check import check_of
 from specscope.analyzers.inputs import Inputs
@@ -45,7 +46,10 @@ def throughput_of(
     profiled = unprofiled is None
     batch = reference.batch or _whole(facts.get("batch"))
     k = _whole(facts.get("k"))
-    found = acceptance_sources.sources(run, reference, inputs, k)
+    found, notes = checked(acceptance_sources.sources(run, reference, inputs, k), k)
+    base = baseline_of(inputs, run.context, facts, batch, profiled=profiled)
+    if refused := impossible(cycle_ns, profiled, base):
+        notes, base = [*notes, *refused], None
     positions = next((one for one in found if one.by_position), None)
     plain = Throughput(
         cycle_ns=cycle_ns,
@@ -54,13 +58,14 @@ def throughput_of(
         batch=batch,
         k=k,
         acceptance=found[0] if found else None,
-        baseline=baseline_of(inputs, run.context, facts, batch, profiled=profiled),
+        baseline=base,
         positions=positions,
         others=tuple(found[1:]),
         stages=tuple(stage_costs(shares, cycle_ns, None if profiled else median_ns, corrected)),
         sign=sign_of(positions) if positions else None,
         device=check_of(inputs.device, shares) if inputs.device else None,
         log_rate=next((r for one in inputs.served for r in one.rates if r.batch == batch), None),
+        notes=(*notes, *acceptance_sources.without_k(inputs, k)),
     )
     also = points_from(inputs.others, facts, profiled=profiled)
     return _with_costs(plain, run.context, facts.get("engine"), verify_by_batch, also)

@@ -3,8 +3,11 @@
 With i draft tokens a cycle gives L(i) = 1 + P(1) + ... + P(i) tokens and takes
 C(i) = C - (k - i) x (draft step + verify of one more token a sequence). Token i pays where
 L(i) / C(i) > L(i - 1) / C(i - 1). The first token is held against the plain step, where that is
-known. What a step costs is a range, so every figure is one, and it pays or not where both ends
-say so. Holds for a chain; for a tree the rates of its depths are not those of one token.
+known. What a step costs is a range, so every figure is one. Holds for a chain; for a tree the
+rates of its depths are not those of one token.
+
+Costs are added up as if nothing of a step was hidden behind the host, so no best number is named
+here: that is the replay's to say (levers_tokens.curve).
 """
 
 from __future__ import annotations
@@ -39,14 +42,6 @@ class TokenValue:
     per_second: Range  # tokens of a sequence
     gain: Range | None  # rate with it over the rate without it, less 1
 
-    @property
-    def pays(self) -> bool | None:
-        """Does the rate rise with it? None: the ends differ, or it is not known."""
-        if self.gain is None:
-            return None
-        low, high = self.gain
-        return True if low > 0 else False if high <= 0 else None
-
 
 def values_of(
     by_position: Sequence[float], cycle_ns: float, step: Step, plain_step_ns: float | None
@@ -69,14 +64,6 @@ def values_of(
             )
         )
     return tuple(found)
-
-
-def best(values: Sequence[TokenValue]) -> tuple[int, int] | None:
-    """The number of draft tokens with the highest rate, at either end of what a step costs."""
-    if not values:
-        return None
-    tops = [max(values, key=lambda v: v.per_second[end]).i for end in (0, 1)]
-    return min(tops), max(tops)
 
 
 def _rates(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from specscope.analyzers.replay import UNEXPLAINED, critical_edges, replay
 from specscope.analyzers.replay_graph import Replay
 from specscope.analyzers.replay_select import DRAFT_STAGES, select
 from specscope.analyzers.report import Report
+from specscope.analyzers.throughput import StageCost, Throughput
 from specscope.analyzers.words import percent
 
 # Options by which servers are told the width of the draft: vLLM's, and SGLang's forks'.
@@ -31,6 +32,8 @@ _DRAFT_TP = re.compile(
 )
 # With a larger share of the critical path unexplained, predictions say so.
 MOST_UNEXPLAINED = 0.02
+_CLOSE = 1e-3  # a cycle corrected to its reference is nearer
+_MOST_POINTS = 65  # of the grid of accept lengths: quarters up to 16 draft tokens
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def whatif(report: Report, asked: Asked | None = None) -> WhatIf:
         )
     given = report.unprofiled
     corrected = _known(report) or correct(built, (given.cycle_ns, given.source) if given else None)
+    report = _with_rate(report, corrected, asked)
     bench = Bench(report, built, select(built), corrected)
     every = {lever.name: lever for lever in LEVERS}
     curve = levers_tokens.curve(bench)
@@ -109,6 +113,30 @@ def whatif(report: Report, asked: Asked | None = None) -> WhatIf:
         unanswered=_unanswered(bench, grid),
         notes=(*_weak(unchanged), *_notes(bench, rows)),
     )
+
+
+def _with_rate(report: Report, corrected: Corrected, asked: Asked) -> Report:
+    """The report with what is needed for rates, also where it has too few cycles for a verdict.
+
+    A batch that is asked for where none is known is the run's own.
+    """
+    found = report.throughput
+    if found is None:
+        batch, k = report.facts.get("batch"), report.facts.get("k")
+        found = Throughput(
+            cycle_ns=corrected.cycle_ns,
+            cycle_source=corrected.source or "median cycle of the trace",
+            profiled=corrected.state != "corrected",
+            batch=int(batch) if batch else None,
+            k=int(k) if k else None,
+            acceptance=None,
+            baseline=None,
+            stages=tuple(StageCost(s.stage, s.ns, (s.ns, s.ns)) for s in corrected.stages),
+        )
+    given = next((int(value) for name, value in asked.levers if name == "batch"), None)
+    if found.batch is None and given is not None:
+        found = replace(found, batch=given)
+    return replace(report, throughput=found)
 
 
 def _known(report: Report) -> Corrected | None:
@@ -216,7 +244,10 @@ def _unanswered(bench: Bench, grid: Mapping[str, Sequence[Prediction]]) -> dict[
 
 def _token_grids(bench: Bench) -> dict[str, Sequence[float]]:
     k = bench.throughput.k if bench.throughput is not None else None
-    lengths = [1 + step / 4 for step in range(4 * (k or 0) + 1)]
+    steps = np.arange(4 * (k or 0) + 1)
+    if len(steps) > _MOST_POINTS:
+        steps = np.linspace(0, 4 * (k or 0), _MOST_POINTS)
+    lengths = [float(1 + step / 4) for step in steps]
     return {"accept-length": lengths, "batch": (1, 2, 4, 8, 16, 32), "draft-tokens": range(1, 17)}
 
 
@@ -252,12 +283,19 @@ def _notes(bench: Bench, rows: Sequence[Prediction]) -> list[str]:
                 f"it is {max(gained, 0.0) / 1e3:.0f} us shorter: the GPU would wait for the host "
                 "or for other ranks in their place"
             )
+    if abs(bench.anchor - 1) > _CLOSE:
+        own_ms = bench.anchor * bench.cycle_ns / 1e6
+        notes.append(
+            f"tokens/s are of the cycle without a profiler ({own_ms:.2f} ms): a predicted "
+            f"cycle counts {bench.anchor:.3f} times for them"
+        )
     if not bench.replay.joined and bench.ranks > 1:
         notes.append(
             "ranks are replayed one by one: a collective keeps the waiting that it was recorded "
             "with; give the traces of all ranks"
         )
-    told = told_draft_tp(bench.report.run.context.get("server_args"))
+    context = bench.report.run.context
+    told = told_draft_tp([context.get(key) for key in ("server_args", "server_command")])
     if told == 1 and (bench.select.transfer & bench.select.of(*DRAFT_STAGES)).any():
         notes.append(
             "the server was told to keep its draft on one GPU and the draft holds collectives: "

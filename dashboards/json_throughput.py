@@ -118,7 +118,6 @@ def _draft_tokens(found: Throughput) -> list[Json]:
             "accept_length": figure(one.accept_length),
             "tokens_per_second_of_a_sequence": _figures(one.per_second),
             "gain": shares(one.gain) if one.gain else None,
-            "pays": one.pays,
         }
         for one in found.token_values
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from specscope.analyzers import token_value
 from specscope.analyzers.report import Report
 from specscope.analyzers.throughput import Throughput
 from specscope.dashboards.grid import Grid, Row
@@ -60,7 +59,7 @@ def _lines(found: Throughput) -> Iterator[str]:
         )
     if found.sign is not None:
         yield found.sign.sentence
-    yield from _steps(found)
+    yield from _token_costs(found)
     for other in found.others:
         own = found.acceptance
         if own and abs(other.accept_length / own.accept_length - 1) > _APART:
@@ -112,30 +111,20 @@ def _against_plain(found: Throughput) -> Iterator[str]:
         yield f"Perfect acceptance: {tokens}, {at}{perfect:.2f} x plain decoding."
 
 
-def _steps(found: Throughput) -> Iterator[str]:
-    """Which number of draft tokens is best, as far as it is known."""
-    top = token_value.best(found.token_values)
-    if top is None or found.step is None:
+def _token_costs(found: Throughput) -> Iterator[str]:
+    """What a draft token costs, and who says which number of them is best."""
+    if not found.token_values or found.step is None:
         return
-    which = f"{top[0]}" if top[0] == top[1] else f"{top[0]} to {top[1]}"
     low, high = found.step.verify_ns
-    of = f"{found.k} draft tokens"
-    if found.positions is not None and found.positions.simulated:
-        of += " (of simulated positions)"
-    if top == (found.k, found.k) and high > 0:
-        text = f"All {of} are worth their cost"
-    elif high > 0:
-        text = f"The rate is highest with {which} of {of}"
-    else:
-        text = f"At most {which} of {of} are worth it"
     cost = f"{time_text(found.step.draft_ns)} to draft"
     if high > 0:
-        cost += f" and {_times(low, high)} to verify"
-    yield f"{text}: each costs {cost} ({found.step.basis})."
-
-
-def _times(low: float, high: float) -> str:
-    return time_text(high) if low == high else f"{time_text(low)} to {time_text(high)}"
+        span = time_text(high) if low == high else f"{time_text(low)} to {time_text(high)}"
+        cost += f" and {span} to verify"
+    yield (
+        f"A draft token costs {cost} ({found.step.basis}); its worth below is the sum of these "
+        "costs, with nothing hidden behind the host. Which number of draft tokens is best: "
+        "specscope whatif --steps 1..8."
+    )
 
 
 def _stage_grid(found: Throughput) -> Grid | None:
@@ -190,7 +179,7 @@ def _position_grid(found: Throughput) -> Grid | None:
     how = ", simulated by the server" if known.simulated else ""
     return Grid(
         f"Draft tokens by position ({clean(known.source, 60)}{how})",
-        ("position", "accepted", "given the one before", "accept length", "worth"),
+        ("position", "accepted", "given the one before", "accept length", "worth (sum of costs)"),
         tuple(rows),
     )
 

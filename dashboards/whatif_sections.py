@@ -19,6 +19,8 @@ from specscope.dashboards.units import UNKNOWN, between, share_text, time_text
 _HARDLY: Final = 0.005
 # A share that is written as 0.0 %.
 _NOTHING: Final = 0.0005
+# Levers that change what a cycle gives.
+_OF_RATE: Final = ("accept-length", "batch")
 _COLUMNS: Final = ("", "cycle", "change", "tok/s", "at most")
 
 
@@ -50,6 +52,12 @@ def headline(found: WhatIf) -> str:
         return "No lever can be tried on this run."
     row = rows[0]
     lead = "" if found.asked else "What would help most: "
+    if row.lever in _OF_RATE and row.rate is not None and row.cycle_ns is not None:
+        now = "" if found.rate is None else f" in place of {_rate(found.rate)}"
+        return (
+            f"{lead}{clean(row.title)}: {rate_text(row)} tokens/s{now} at a cycle of "
+            f"{between_times(row)}; {clean(row.assumption)}."
+        )
     return (
         f"{lead}{clean(row.title)}: the cycle would take {between_times(row)} in place of "
         f"{time_text(found.corrected.cycle_ns)} ({change_text(found, row)}){judged(found, row)}; "
@@ -102,7 +110,7 @@ def grids(found: WhatIf, width: int) -> Iterator[Grid]:
     """The answers, the list and the steps as tables."""
     if found.corrected is None:
         return
-    if found.asked:
+    if any(not row.refused for row in found.asked):
         yield _grid(found, "What if", found.asked, width)
     yield _grid(found, "What would help most", found.ranked, width)
     if found.curve is not None:
@@ -162,17 +170,23 @@ def _grid(
 def answer_lines(found: WhatIf) -> list[str]:
     """The assumption and the formula of each lever that was asked for."""
     rows = found.asked or found.ranked[:1]
+    answers: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if not row.refused and row.assumption:
+            answers.setdefault((row.assumption, row.formula), []).append(row.title)
     return [
-        f"{clean(row.title)}: {clean(row.assumption)}. {_upper(clean(row.formula))}."
-        for row in rows
-        if not row.refused and row.assumption
+        f"{clean(between(titles))}: {clean(assumption)}. {_upper(clean(formula))}."
+        for (assumption, formula), titles in answers.items()
     ] + ([f"Steps: {clean(found.curve.basis)}."] if found.curve and found.curve.basis else [])
 
 
 def refused_lines(found: WhatIf) -> list[str]:
     """What could not be answered, and what would answer it."""
-    every = [row for row in found.asked if row.refused]
-    return [f"{clean(row.title)}: {clean(row.refused)}" for row in every]
+    why: dict[tuple[str, str], list[str]] = {}
+    for row in found.asked:
+        if row.refused:
+            why.setdefault((row.lever, row.refused), []).append(row.title)
+    return [f"{clean(between(titles))}: {clean(text)}" for (_, text), titles in why.items()]
 
 
 def between_times(row: Prediction) -> str:
@@ -190,7 +204,11 @@ def rate_text(row: Prediction) -> str:
     """The range of tokens/s."""
     if row.rate is None:
         return UNKNOWN
-    return between([f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}" for rate in row.rate])
+    return between([_rate(rate) for rate in row.rate])
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}"
 
 
 def bound_text(found: WhatIf, row: Prediction) -> str:

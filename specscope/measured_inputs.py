@@ -22,6 +22,7 @@ from specscope.traces.server_log import read_server_log
 from specscope.traces.server_metrics import ServerMetrics, read_metrics
 from specscope.traces.sniff import printable
 
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://")
 _HOST: Final = re.compile(r"[\w.-]+:[0-9]+(/|\Z)")
 
 
@@ -74,6 +75,11 @@ def _metrics(words: tuple[str, ...]) -> ServerMetrics | None:
             names.append(printable(fetch.title(word), 120))
         else:
             path = Path(word).expanduser()
+            if _SCHEME.match(word) and not path.exists():
+                raise UsageError(
+                    f"--metrics {printable(fetch.title(word), 120)}: an address is http or https "
+                    "only"
+                )
             if _HOST.match(word) and not path.exists():
                 raise UsageError(
                     f"--metrics {printable(word, 120)} is no file; for an address write http:// "
@@ -95,12 +101,20 @@ def _notes(metrics: ServerMetrics) -> list[Note]:
                 "give two texts of one server, the earlier first",
             )
         )
-    if metrics.served is None and metrics.device is None:
+    if metrics.impossible:
+        notes.append(
+            Note(
+                "acceptance_impossible",
+                f"--metrics: {metrics.impossible}, which cannot be: its acceptance is not used",
+                "give the text as the server wrote it, of one server",
+            )
+        )
+    elif metrics.served is None and metrics.device is None:
         notes.append(
             Note(
                 "metrics_without_speculation",
                 "--metrics holds nothing of speculation"
-                + (" between the two texts" if not metrics.restarted else ""),
+                + (" between the two texts" if metrics.between else ""),
                 "take them of the server that speculates, while it has requests",
             )
         )

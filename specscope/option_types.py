@@ -67,6 +67,25 @@ class Expanded(click.Path):
             self.fail(f"{value!r} is in the home of nobody known", param, ctx)
 
 
+class Steps(click.ParamType):  # type: ignore[type-arg]
+    """Numbers of draft steps: `5`, `1..8`."""
+
+    name = "steps"
+    most: Final = 8
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """All of them, in order."""
+        if isinstance(value, tuple):
+            return value
+        match = _CYCLES.fullmatch(str(value))
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 1 <= first <= last <= self.most:
+            self.fail(f"{value!r} is not in 1..{self.most}; examples: 5, 1..8", param, ctx)
+        return tuple(range(first, last + 1))
+
+
 class Cycles(click.ParamType):  # type: ignore[type-arg]
     """Numbers of cycles: `4`, `40..42`."""
 

@@ -9,13 +9,14 @@ import click
 
 from specscope import exits
 from specscope.measured_options import measured_options
-from specscope.option_types import Positive
+from specscope.option_types import Positive, Steps
 
 _EXAMPLES: Final = """\b
 Examples:
   specscope whatif traces/                          what would help most
   specscope whatif traces/ --draft-tp 1             the draft on one GPU
   specscope whatif traces/ --cycle-ms 29.6 --allreduce-speedup 2
+  specscope whatif traces/ --steps 1..8             every number of draft steps
   specscope whatif traces/ --steps 5 --no-gaps --json | jq .asked
   specscope whatif slow/ --transfers-from fast/     this run over the other's link
 
@@ -39,7 +40,13 @@ cannot be answered: the line says what to record or to give."""
     type=click.IntRange(1, 1),
     help="The draft on one GPU: no collectives in it, its compute once to n times.",
 )
-@click.option("--steps", metavar="N", type=click.IntRange(1, 8), help="Draft steps, as a chain.")
+@click.option(
+    "--steps",
+    metavar="N|A..B",
+    type=Steps(),
+    default=(),
+    help="Draft steps, as a chain: a number or a range in 1..8.",
+)
 @click.option(
     "--allreduce-speedup", metavar="X", type=Positive(), help="Every all-reduce X times as fast."
 )

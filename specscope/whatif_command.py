@@ -26,7 +26,7 @@ class Request:
 
     paths: tuple[str, ...]
     draft_tp: int | None = None
-    steps: int | None = None
+    steps: tuple[int, ...] = ()
     allreduce_speedup: float | None = None
     verify_speedup: float | None = None
     draft_tokens: int | None = None
@@ -62,7 +62,7 @@ def levers_of(request: Request) -> tuple[tuple[str, float], ...]:
     free = measured.tokens_per_second is None
     given: list[tuple[str, float | None]] = [
         ("draft-tp", request.draft_tp),
-        ("steps", request.steps),
+        *(("steps", number) for number in request.steps),
         ("allreduce-speedup", request.allreduce_speedup),
         ("verify-speedup", request.verify_speedup),
         ("accept-length", measured.accept_length if free else None),
@@ -97,4 +97,4 @@ def _missing(found: WhatIf) -> str:
     if found.refused:
         return "nothing can be predicted: " + "; ".join(found.refused)
     refused = [f"--{row.lever}: {row.refused}" for row in found.asked if row.refused]
-    return "; ".join(refused)
+    return "; ".join(dict.fromkeys(refused))  # a range of steps is refused once

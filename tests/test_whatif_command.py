@@ -11,6 +11,7 @@ import pytest
 from specscope import exits
 from specscope.cli import _group
 from tests.dashboards import reports
+from tests.shared import shared_path
 from tests.test_cli import Done
 
 RECORDING = reports.ROOT / reports.BUNDLED
@@ -98,12 +99,55 @@ def test_beside_a_rate_accept_length_and_batch_are_what_was_measured(run: Run) -
     assert measured["perturbation"]["reference_ns"] == pytest.approx(7e6)
 
 
+def test_a_range_of_steps_answers_every_number_of_it(run: Run) -> None:
+    done = run(RECORDING, "--json", "--steps", "2..4")
+    asked = json.loads(done.out)["asked"]
+    assert [(row["lever"], row["value"]) for row in asked] == [("steps", n) for n in "234"]
+    assert json.loads(run(RECORDING, "--json", "--steps", "3").out)["asked"] == asked[1:2]
+
+
+def test_a_reference_a_little_longer_than_the_recording_anchors_the_rates(run: Run) -> None:
+    recorded = json.loads(run(RECORDING, "--json").out)["perturbation"]["profiled_ns"]
+    args = (RECORDING, "--json", "--cycle-ms", f"{recorded * 1.02 / 1e6:.6f}")
+    found = json.loads(run(*args).out)
+    assert found["perturbation"]["state"] == "agrees"
+    length = found["tokens_per_second"] * recorded * 1.02 / 1e9 / 8
+    assert length == pytest.approx(float(found["acceptance"].split()[0]), abs=0.006)
+    assert any("tokens/s are of the cycle without a profiler" in one for one in found["notes"])
+
+
+def test_the_steps_on_record_give_the_present_rate(run: Run) -> None:
+    found = json.loads(run(RECORDING, "--json").out)
+    now = found["steps"]["rows"][2]
+    assert now["cycle_ns"] == pytest.approx([found["cycle_ns"]] * 2)
+    assert now["tokens_per_second"] == pytest.approx([found["tokens_per_second"]] * 2)
+
+
+def test_few_cycles_and_ranges_of_hooks_still_give_batch_steps_and_a_rate(run: Run) -> None:
+    path = shared_path("cases", "a11_three_draft_steps.json")
+    done = run(path, "--batch", "1", "--accept-length", "3", "--json")
+    found = json.loads(done.out)
+    length, batch = found["asked"]
+    assert (done.code, length["refused"], batch["refused"]) == (0, None, None)
+    assert length["tokens_per_second"] == pytest.approx([3e9 / found["cycle_ns"]] * 2)
+    assert "steps" in found["grid"]
+    said = run(path, "--accept-length", "3").out
+    assert said.startswith("accept length 3: ")
+    assert "tokens/s" in said.splitlines()[0]
+    refused = run(path, "--accept-length", "5", "--batch", "2")
+    assert "with 3 draft tokens it lies between 1 and 4" in refused.err
+    assert "What if" not in refused.out.splitlines()
+
+
 @pytest.mark.parametrize(
     "args",
     [
         ("--draft-tp", "2"),
         ("--steps", "0"),
         ("--steps", "9"),
+        ("--steps", "1..9"),
+        ("--steps", "3..2"),
+        ("--steps", "1.."),
         ("--allreduce-speedup", "0"),
         ("--verify-speedup", "nan"),
     ],

@@ -51,6 +51,7 @@ PLACES: Final[dict[str, tuple[str, ...]]] = {
     "verified": ("counters.verified", "unprofiled.server_spec_info.spec_verify_ct"),
     "simulated_acceptance": ("simulated_acceptance", "accept_length_simulated"),
     "server_args": ("server_args", "command"),
+    "server_command": ("server_command", "command"),
 }
 
 _NUMBERS: Final = (
@@ -68,6 +69,18 @@ _NUMBERS: Final = (
     "baseline_batch",
     "verified",
 )
+# Far above what any server has.
+MOST_DRAFT_TOKENS: Final = 1000
+MOST_BATCH: Final = 1_000_000
+_MOST: Final[dict[str, float]] = {
+    "k": MOST_DRAFT_TOKENS,
+    "topk": MOST_DRAFT_TOKENS,
+    "draft_tokens": 1 << 16,  # of a tree
+    "accept_length": MOST_DRAFT_TOKENS + 1,
+    "batch": MOST_BATCH,
+    "baseline_batch": MOST_BATCH,
+    "tp": 1 << 16,
+}
 _TEXTS: Final = ("engine", "engine_version", "model", "draft_model", "link")
 
 
@@ -132,6 +145,9 @@ def _known(raw: dict[str, Any]) -> dict[str, Any]:
         value = next((good for value in values if (good := _checked(key, value)) is not None), None)
         if value is not None:
             found[key] = value
+    k, length = found.get("k"), found.get("accept_length")
+    if k is not None and length is not None and length > k + 1.01:
+        del found["accept_length"]  # k draft tokens and the bonus token are the most
     return found
 
 
@@ -145,7 +161,13 @@ def _ignored_values(raw: dict[str, Any], known: dict[str, Any], name: str) -> li
     if not ignored:
         return []
     text = f"{name} beside the traces: {', '.join(ignored)} left out, the value cannot be meant"
-    return [Note("context_value", text, f"numbers above 0 and texts; mend {name}")]
+    return [
+        Note(
+            "context_value",
+            text,
+            f"numbers above 0 (draft tokens up to {MOST_DRAFT_TOKENS}) and texts; mend {name}",
+        )
+    ]
 
 
 def _at(value: Any, place: str) -> Any:
@@ -163,6 +185,16 @@ def _number(value: Any) -> int | float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if 0 < value < 1e15 else None  # a NaN compares false
+
+
+def _at_most(most: float) -> Callable[[Any], int | float | None]:
+    """A number that no server exceeds: work is done for each token, step and sequence."""
+
+    def check(value: Any) -> int | float | None:
+        number = _number(value)
+        return number if number is not None and number <= most else None
+
+    return check
 
 
 def _text(value: Any) -> str | None:
@@ -196,6 +228,7 @@ def _as_is(value: Any) -> Any:
 
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(_NUMBERS, _number),
+    **{key: _at_most(most) for key, most in _MOST.items()},
     **dict.fromkeys(_TEXTS, _text),
     "accept_by_position": _rates,
     "accept_histogram": _list,

@@ -19,6 +19,7 @@ from .sniff import printable
 
 MOST_DOCUMENT: Final = 256 << 20
 _MOST_DEPTH: Final = 12
+_INFO_LENGTH: Final = "avg_spec_accept_length"
 _MOST_COUNT: Final = 1 << 48
 
 
@@ -74,7 +75,8 @@ def read_responses(path: Path) -> Served:
     """
     regular(path)
     name = printable(path.name, 120)
-    documents, damaged = _documents(whole(path, MOST_DOCUMENT))
+    text = whole(path, MOST_DOCUMENT)
+    documents, damaged = _documents(text)
     requests: dict[object, _Request] = {}
     engine, empty = "", 0
     for number, (record, keys, identity) in enumerate(_records(documents)):
@@ -92,6 +94,12 @@ def read_responses(path: Path) -> Served:
         key: object = number if identity is None else identity
         if key not in requests or requests[key].cycles <= request.cycles:
             requests[key] = request
+    if not requests and _cut(text):
+        raise TraceFormatError(
+            f"{name} is cut: its JSON ends early; give the responses as the server sent them"
+        )
+    if not requests and (info := _server_info(documents, f"server info {name}")):
+        return info
     if not requests:
         raise TraceFormatError(
             f"{name} holds no response with figures of speculation (SGLang: meta_info."
@@ -128,6 +136,40 @@ def _served(requests: list[_Request], engine: str, source: str, damaged: int, em
         damaged=damaged,
         empty=empty,
     )
+
+
+def _server_info(documents: list[Any], source: str) -> Served | None:
+    """SGLang's /server_info: the mean since the server started, of each data-parallel group."""
+    lengths: list[float] = []
+    for value in documents:
+        states = value.get("internal_states") if isinstance(value, dict) else None
+        for state in states if isinstance(states, list) else ():
+            length = state.get(_INFO_LENGTH) if isinstance(state, dict) else None
+            if isinstance(length, bool) or not isinstance(length, int | float):
+                continue
+            if 1 <= length <= MOST_POSITIONS:
+                lengths.append(float(length))
+    if not lengths:
+        return None
+    return Served(
+        source,
+        SGLANG,
+        accept_length=sum(lengths) / len(lengths),
+        convention="mean of the server since it started; bonus token included",
+        used=len(lengths),
+    )
+
+
+def _cut(text: str) -> bool:
+    """Does a JSON document end before it is whole?"""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        ends = len(text.rstrip())
+        return ends > 0 and (error.pos >= ends or error.msg.startswith("Unterminated"))
+    except (ValueError, RecursionError):
+        pass
+    return False
 
 
 def _documents(text: str) -> tuple[list[Any], int]:
@@ -192,7 +234,21 @@ def _request(record: dict[str, Any], keys: Keys) -> _Request | None:
     histogram = next((h for name in keys.histogram if (h := _histogram(record.get(name)))), ())
     if histogram and sum(histogram) != cycles:
         histogram = ()  # of another count of passes: not of this one
-    return _Request(cycles, accepted, _first(record, keys.drafted), histogram, counted)
+    drafted = _first(record, keys.drafted)
+    if counted and _contradict(accepted, drafted, histogram):
+        return None
+    return _Request(cycles, accepted, drafted, histogram, counted)
+
+
+def _contradict(accepted: float, drafted: float | None, histogram: tuple[int, ...]) -> bool:
+    """Do the counts of a request exclude one another?
+
+    The last cycle of a request may be cut at its end, so by its tokens the two may differ.
+    """
+    if drafted is not None and accepted > drafted:
+        return True
+    by_histogram = sum(i * count for i, count in enumerate(histogram))
+    return bool(histogram) and abs(by_histogram - accepted) > len(histogram)
 
 
 def _emitted(record: dict[str, Any], keys: Keys, cycles: int) -> float | None:

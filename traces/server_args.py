@@ -19,7 +19,8 @@ VERSION: Final = 1
 MAX_BYTES: Final = 4 << 20
 
 _TEXTS: Final = ("model", "draft_model")
-_NUMBERS: Final = ("k", "tp")
+_MOST: Final = {"k": 1000, "tp": 1 << 16}  # far above what any server has
+_NUMBERS: Final = tuple(_MOST)
 
 
 def read_server_args(folder: Path, pids: Iterable[str]) -> dict[str, Any]:
@@ -58,6 +59,6 @@ def _context(raw: dict[str, Any], name: str) -> dict[str, Any]:
             if isinstance(summary.get(key), str):
                 found[key] = printable(summary[key], 200)
         for key in _NUMBERS:
-            if type(summary.get(key)) is int and 0 < summary[key] < 1 << 31:
+            if type(summary.get(key)) is int and 0 < summary[key] <= _MOST[key]:
                 found[key] = summary[key]
     return found

@@ -48,6 +48,8 @@ class ServerMetrics:
     device: DeviceSeconds | None
     damaged: int
     restarted: bool = False
+    impossible: str = ""  # counters that contradict one another: none of them is used
+    between: bool = False  # two scrapes
 
 
 def read_metrics(texts: list[str], names: list[str]) -> ServerMetrics:
@@ -75,15 +77,26 @@ def read_metrics(texts: list[str], names: list[str]) -> ServerMetrics:
     source = f"metrics {names[-1]}"
     if between:
         source += f" since {names[0]}"
-    served = _vllm(earlier, later, source) or _sglang(later, source)
+    impossible = _contradiction(earlier, later)
+    served = None if impossible else _vllm(earlier, later, source) or _sglang(later, source)
     if served is not None:
         served = replace(served, damaged=damaged)
-    return ServerMetrics(served, _device(earlier, later, source, between), damaged, restarted)
+    device = _device(earlier, later, source, between)
+    return ServerMetrics(served, device, damaged, restarted, impossible, between)
 
 
 def _grown(earlier: Page, later: Page, name: str) -> float | None:
     new = later.total(name)
     return None if new is None else new - (earlier.total(name) or 0.0)
+
+
+def _contradiction(earlier: Page, later: Page) -> str:
+    """How vLLM's counters contradict one another; empty where they do not."""
+    accepted = _grown(earlier, later, _ACCEPTED)
+    drafted = _grown(earlier, later, _DRAFTED)
+    if accepted is None or drafted is None or accepted <= drafted:
+        return ""
+    return f"{accepted:,.0f} draft tokens are accepted of {drafted:,.0f} drafted"
 
 
 def _vllm(earlier: Page, later: Page, source: str) -> Served | None:

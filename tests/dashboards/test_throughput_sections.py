@@ -79,22 +79,23 @@ def test_sources_that_agree_are_not_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verify", "rates", "words"),
+    ("verify", "words"),
     [
-        ((0.0, 0.0), (0.8, 0.01), "At most 1 of 2 draft tokens are worth it"),
-        ((0.5, 0.5), (0.8, 0.01), "The rate is highest with 1 of 2 draft tokens"),
-        ((0.5, 0.5), (0.9, 0.8), "All 2 draft tokens are worth their cost"),
-        ((0.0, 9.0), (0.8, 0.3), "highest with 1 to 2 of 2 draft tokens"),
+        ((0.0, 0.0), "500 us to draft (x)"),
+        ((0.5, 0.5), "500 us to draft and 500 us to verify (x)"),
+        ((0.0, 9.0), "and 0 us to 9.00 ms to verify"),
     ],
 )
-def test_the_number_of_steps_is_said_as_far_as_it_is_known(
-    verify: tuple[float, float], rates: tuple[float, float], words: str
+def test_costs_of_a_draft_token_are_said_and_the_best_number_is_left_to_the_replay(
+    verify: tuple[float, float], words: str
 ) -> None:
     step = Step(0.5 * MS, (verify[0] * MS, verify[1] * MS), "x")
-    known = Acceptance(1 + sum(rates), "x", by_position=rates)
-    values = values_of(rates, 29.6 * MS, step, None)
-    text = said(replace(STORY, k=2, positions=known, step=step, token_values=values))
-    assert words in text
+    known = Acceptance(1.81, "x", by_position=(0.8, 0.01))
+    values = values_of((0.8, 0.01), 29.6 * MS, step, None)
+    found = replace(STORY, k=2, positions=known, step=step, token_values=values)
+    assert words in said(found)
+    assert "specscope whatif --steps 1..8" in said(found)
+    assert "highest with" not in said(found)
 
 
 def test_names_of_files_are_shown_safely() -> None:

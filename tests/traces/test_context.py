@@ -21,6 +21,20 @@ def write(folder: Path, content: Any, name: str = "run.json") -> Path:
     return folder
 
 
+@pytest.mark.parametrize(
+    ("key", "most"), [("k", 1000), ("draft_tokens", 1 << 16), ("batch", 10**6)]
+)
+def test_more_tokens_or_sequences_than_any_server_has_are_left_out(
+    tmp_path: Path, key: str, most: int
+) -> None:
+    (tmp_path / "meta.json").write_text(json.dumps({key: most}))
+    assert read_context(tmp_path)[0][key] == most
+    (tmp_path / "meta.json").write_text(json.dumps({key: 10**9}))
+    context, notes = read_context(tmp_path)
+    assert key not in context
+    assert [note.code for note in notes] == ["context_value"]
+
+
 def test_meta_json_of_a_recording_gives_the_figures_without_a_profiler() -> None:
     context, notes = read_context(shared_path("traces", "own", "tp2-70b-eagle3-k3-nvlink-bs1"))
     assert notes == []

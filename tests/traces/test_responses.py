@@ -126,6 +126,35 @@ def test_a_histogram_of_other_passes_gives_no_positions(tmp_path: Path) -> None:
     assert found.accept_length == pytest.approx(1.75)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"spec_num_correct_drafts": 130},
+        {"spec_correct_drafts_histogram": [0, 0, 40]},
+        {"spec_num_correct_drafts": 3},
+    ],
+)
+def test_counts_that_exclude_one_another_do_not_count(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    found = read(tmp_path, [{"meta_info": NEW}, {"meta_info": NEW | changed}])
+    assert (found.used, found.damaged) == (1, 1)
+
+
+def test_server_info_of_sglang_gives_the_mean_since_the_start(tmp_path: Path) -> None:
+    states = [{"avg_spec_accept_length": 2.5}, {"avg_spec_accept_length": 3.5}, {"x": 1}]
+    found = read(tmp_path, {"tp_size": 2, "internal_states": states})
+    assert (found.accept_length, found.engine) == (3.0, "sglang")
+    assert found.source == "server info answers.json"
+
+
+def test_a_document_that_ends_early_is_called_cut(tmp_path: Path) -> None:
+    whole = json.dumps([{"meta_info": NEW}], indent=1)
+    for end in (-3, -40, -60):
+        with pytest.raises(TraceFormatError, match="is cut: its JSON ends early"):
+            read(tmp_path, whole[:end])
+
+
 def test_the_record_of_a_recording_gives_its_figures(tmp_path: Path) -> None:
     meta = shared_path("traces", "own", "tp2-8b-eagle3-k3-nvlink-bs1", "meta.json")
     found = read_responses(meta)

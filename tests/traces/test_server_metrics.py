@@ -80,6 +80,13 @@ def test_no_draft_between_two_texts_is_no_acceptance() -> None:
     assert read(FIRST, FIRST).served is None
 
 
+def test_more_accepted_than_drafted_is_a_contradiction_and_no_acceptance() -> None:
+    found = read(vllm(87, 267, 259, [70, 60, 37]))
+    assert found.served is None
+    assert found.impossible == "267 draft tokens are accepted of 259 drafted"
+    assert read(FIRST).impossible == ""
+
+
 def test_gauges_of_sglang_are_weighted_by_running_requests() -> None:
     text = "".join(
         f'sglang:{name}{{dp_rank="{rank}",tp_rank="0"}} {value}\n'
