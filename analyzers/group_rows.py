@@ -107,6 +107,7 @@ class Group:
     title: str = ""  # of one of several process groups
     missing: tuple[int, ...] = ()  # its ranks that were not read
     parts: tuple[Group, ...] = ()  # the process groups, where there are several
+    left_out: str = ""  # too many collectives did not match: in place of who is late
     lost: tuple[str, ...] = ()  # collectives that could be given to no process group, in words
     paths: Paths | None = field(repr=False, default=None)  # over several process groups
     base_ns: int = 0  # of their times

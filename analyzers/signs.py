@@ -217,7 +217,7 @@ def _launches(report: Report, shares: dict[str, StageShare]) -> Pairs:
 def _group(report: Report) -> Pairs:
     """Waiting and transferring, and who is late; nothing where ranks do not correspond."""
     group = report.group
-    if group is None or group.refused or not group.rows:
+    if group is None or group.refused or group.left_out or not group.rows:
         yield from _alone(report)
         return
     over = [row for row in group.rows if row.rank is None]

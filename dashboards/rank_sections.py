@@ -81,6 +81,8 @@ def wait_grids(report: Report, group: Group, most_ranks: int | None = None) -> l
     names = list(dict.fromkeys(row.group for row in group.rows))
     shown = names if most_ranks is None else _most_taking(group, names)
     grids = [wait_grid(report, group, most_ranks, name) for name in shown]
+    # A header alone says nothing: what is there is too little for a row.
+    grids = [grid for grid in grids if grid.rows]
     if len(shown) < len(names) and grids:
         more = f"{grids[-1].note}; {len(names) - len(shown)} process groups more"
         grids[-1] = replace(grids[-1], note=more)
