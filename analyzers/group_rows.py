@@ -105,6 +105,7 @@ class Group:
     idle: tuple[IdleSplit, ...] = ()  # of each rank: while others work, while nobody does
     measured: Measured | None = field(repr=False, default=None)
     title: str = ""  # of one of several process groups
+    own_batch: str = ""  # where its cycles are not those of the headline: of which batch they are
     missing: tuple[int, ...] = ()  # its ranks that were not read
     parts: tuple[Group, ...] = ()  # the process groups, where there are several
     left_out: str = ""  # too many collectives did not match: in place of who is late

@@ -180,7 +180,12 @@ def _one(
     size = None if missing else len(numbers)
     rates = bandwidth.rates(matched, times, sizes, size)
     measured = Measured(matched, clocks, times, paths, members[0].base, sizes, rates, shift)
-    group = _group(members, measured, whole, work.lead, assumption)
+    lead = group_sums.own_lead(members, shift, whole, work.lead)
+    group = _group(members, measured, whole, lead, assumption)
+    if lead is not None and lead != work.lead and group.rows:
+        own, others = group_sums.batch_words(lead), group_sums.batch_words(work.lead)
+        more = f"; its cycles are those of {own}, the headline's of {others}"
+        group = replace(group, own_batch=own, assumption=group.assumption + more)
     if len(usable) == len(members):
         steady = np.array(group.cycles, np.int64)
         idle = idle_together.split(usable, [one.base for one in members], shift, clocks, steady)
@@ -207,6 +212,11 @@ def notes(group: Group | None) -> list[Note]:
         for one in group.measured_parts
         if one.measured is not None
         for line in one.measured.matched.differing
+    ]
+    differing += [
+        f"{one.title}: all, for its ranks have no cycle of one kind and batch in common"
+        for one in group.parts
+        if one.measured is not None and not one.rows
     ]
     differing += group.lost
     if differing:

@@ -98,14 +98,19 @@ def wait_grid(
     title = f"Collectives of all ranks a {lap(report)}: waiting and transferring"
     if name is not None:
         title = f"Collectives of {clean(name)} a {lap(report)}: waiting and transferring"
+        part = next((one for one in group.parts if one.title == name), group)
+        cycles, own_batch = part.cycles, part.own_batch
+    else:
+        cycles, own_batch = group.cycles, ""
     if any(row.fused for row in own):
         title += " (fused ones: with the norm)"
-    count = len(group.cycles)
+    of = f" of {own_batch}" if own_batch else ""
     return Grid(
         title,
         columns,
         tuple(_stage_rows(own, most_ranks, ("",) * (len(columns) - 1))),
-        note=f"medians of {count_text(count)} {lap(report)}s; shares: their 95 % interval",
+        note=f"medians of {count_text(len(cycles))} {lap(report)}s{of}; "
+        "shares: their 95 % interval",
         words_last=True,
     )
 

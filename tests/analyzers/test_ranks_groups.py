@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specscope.analyzers import group_tables, signs
+from specscope.analyzers import group_tables, group_view, signs
 from specscope.analyzers.collective_times import LATE_CAUSES
 from specscope.analyzers.group_rows import Group
 from specscope.dashboards.json_group import group_json
@@ -359,6 +359,37 @@ def test_where_most_collectives_match_nobody_is_judged_by_the_rest() -> None:
     assert not [name for name in signs.of(report) if "transfer" in name or "wait" in name]
     on_record = f"{len(collective_kinds()):,}"
     assert re.search(rf"[ \n]\d\d\sof\s{on_record}\scollectives", printed(found))
+
+
+def at_batches(drawn: DrawnGroups, batches: dict[int, int]) -> DrawnGroups:
+    attributed = [
+        replace(one, cycles=replace(one.cycles, batch=[batches[rank]] * len(one.cycles)))
+        for rank, one in enumerate(drawn.attributed)
+    ]
+    return replace(drawn, attributed=attributed)
+
+
+def test_a_replica_at_another_batch_has_its_rows_at_its_own() -> None:
+    drawn = draw_groups(source(), [TP], lambda _: 0, ONE_HOST, lateness(60_000, (1,)))
+    found = at_batches(drawn, {0: 1, 1: 1, 2: 8, 3: 8}).group()
+    assert [one.own_batch for one in found.parts] == ["", "batch 8"]
+    assert {row.rank for row in found.rows} == {None, *ALL}
+    assert "its cycles are those of batch 8, the headline's of batch 1" in found.assumption
+    assert re.search(r"cycles\sof\sbatch\s8;", printed(found))
+    # What is said of the cycle's causes is of the headline's cycles.
+    report = replace(reports.bundled(), group=found)
+    own = {row.rank: row for row in found.rows if row.stage == "verify"}
+    assert own[0].wait_ns > 0
+    alone = replace(found, rows=tuple(r for r in found.rows if "0-1" in (r.group or "")))
+    assert signs.of(report) == signs.of(replace(report, group=alone))
+
+
+def test_a_group_whose_ranks_share_no_batch_is_named() -> None:
+    drawn = draw_groups(source(), [TP], lambda _: 0, ONE_HOST, lateness(60_000, (1,)))
+    found = at_batches(drawn, {0: 1, 1: 1, 2: 8, 3: 4}).group()
+    assert {row.rank for row in found.rows} == {None, 0, 1}
+    texts = [note.text for note in group_view.notes(found)]
+    assert any("attn_tp (ranks 2-3): all, for its ranks have no cycle" in text for text in texts)
 
 
 def printed(group: Group) -> str:
