@@ -160,7 +160,10 @@ def _too_few(cycles: int) -> str:
 
 
 def batches_apart(attributed: Sequence[Attribution], kind: str | None) -> str:
-    """Which ranks ran at which batch, where no batch leads on all; empty else."""
+    """Which ranks ran at which batch, where one has no cycle at the leading batch; empty else."""
+    lead = leading([one.cycles for one in attributed])
+    if lead is None or all(one.cycles.of(*lead).any() for one in attributed):
+        return ""
     by_batch: dict[str, list[int]] = {}
     for one in attributed:
         own = leading([one.cycles])

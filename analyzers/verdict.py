@@ -170,7 +170,8 @@ def without_speculation(
     """The verdict on a run without speculation: steps are given, shares are not the question.
 
     `open_steps` were begun and have no end on record: a step ends where the next begins.
-    `batches_apart` says which ranks ran at which batch, where no batch leads on all.
+    `batches_apart` says which ranks ran at which batch, where one has no cycle
+    at the leading batch.
     """
     reason = "no speculation in this trace"
     if steps and step_ns is not None:
