@@ -128,7 +128,10 @@ def _report(
     counts = [counted(a, *lead) for a in attributed] if lead and not blind else []
     reference = cycle_ns(_with_accept(options), run.context, batch)
     median_ns = (
-        float(np.median([median(c.ns.astype(np.float64)) for c in counts])) if counts else 0.0
+        # A rank that ran at another batch has no such cycle.
+        float(np.median([median(c.ns.astype(np.float64)) for c in counts if len(c.ns)]))
+        if any(len(c.ns) for c in counts)
+        else 0.0
     )
     unprofiled = (
         Unprofiled(reference[0], reference[1], median_ns / reference[0])
@@ -148,11 +151,12 @@ def _report(
         )
     else:
         decision = verdict.without_speculation(
-            len(counts[0].ns) if counts else 0,
+            max((len(c.ns) for c in counts), default=0),
             median_ns or None,
             kind,
             max(len(a.placed.placement.openings) for a in attributed),
             engine,
+            refusals.batches_apart(attributed, kind),
         )
     if decision.recapture and any("nsys" in one.facts for one in run.ranks):
         decision = replace(decision, recapture=recapture.NSYS)

@@ -114,7 +114,7 @@ def align(matched: Matched, start: Int, end: Int) -> Clocks | str:
             f"the clocks of ranks {matched.ranks[0]} and {worst.rank} cannot be aligned: the ends "
             f"of {len(used)} collectives differ by {worst.residual_ns / 1e3:,.1f} us around their "
             f"median, {allowed / 1e3:,.1f} us are allowed; they are not of the same moments, as in "
-            "traces that were sampled or filtered"
+            "traces of two different runs, or sampled or filtered ones"
         )
     return _possible(matched, found, start, end)
 
@@ -204,6 +204,7 @@ def _possible(matched: Matched, clocks: Clocks, start: Int, end: Int) -> Clocks 
     if impossible > MOST_IMPOSSIBLE:
         return (
             f"{100 * impossible:.0f} % of the matched collectives end on one rank before they "
-            "begin on another: they are not the same ones"
+            "begin on another: they are not the same ones, as in traces of two different runs, or "
+            "sampled or filtered ones"
         )
     return clocks

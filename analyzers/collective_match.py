@@ -184,8 +184,8 @@ def _by_capture(members: Sequence[Member], collectives: Sequence[Collectives]) -
             return (
                 f"the collectives of the ranks do not correspond: rank {members[0].number} has "
                 f"{counts[0][kind]} of {kind}, rank {other.number} {counts[1][kind]}, and no "
-                "cycles are found by which to match them, as in traces that were sampled or "
-                "filtered"
+                "cycles are found by which to match them, as in traces of two different runs, or "
+                "sampled or filtered ones"
             )
         if one.kind != collectives[0].kind:
             return (

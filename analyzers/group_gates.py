@@ -47,8 +47,8 @@ def after_matching(clocks: Clocks, times: Times) -> str | None:
         worst = -int(transfer.min()) / 1e3
         return (
             f"{count} collectives end on a rank up to {worst:,.0f} us before they begin on "
-            "another: they are not the same ones, or their ends are not theirs (Nsight Systems "
-            "ends a kernel where one that overlaps it begins)"
+            "another: they are not the same ones, as in traces of two different runs, or their "
+            "ends are not theirs (Nsight Systems ends a kernel where one that overlaps it begins)"
         )
     return None
 

@@ -48,7 +48,7 @@ def joined(
         why = "; ".join(f"{one.title}: {one.refused}" for one in parts[:3])
         return Group(numbers, refused=why, parts=tuple(parts), lost=split.lost)
     rows = tuple(row for one in parts for row in one.rows)
-    longest = max(good, key=lambda one: len(one.cycles))
+    longest = max(good, key=lambda one: (not one.own_batch, len(one.cycles)))
     starts = [one.first_cycle for one in good if one.first_cycle is not None]
     paths, idle, steady = _together(members, known, good, longest)
     path, cycle_ns, critical = group_sums.path_rows(numbers, paths, steady)

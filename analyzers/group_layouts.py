@@ -1,7 +1,9 @@
 """Which layout of process groups a kind of collective follows that records no group.
 
 All members of a group leave a collective together, so the right layout is the largest in which
-they do. What a rank's clock is off by is the same for all kinds: it is taken for nothing where
+they do. Where some members of a group run a kind and others that run collectives do not, that
+layout is refuted, as by replicas that use other kernel libraries; it is taken only where no other
+is left. What a rank's clock is off by is the same for all kinds: it is taken for nothing where
 some kind leaves together by the clocks as they are, as on one host; else for what most
 collectives agree on.
 """
@@ -37,18 +39,23 @@ def choose(
     """The layout of each kind, by rows of every rank; None where no layout lets its ranks meet."""
     if len(layouts) < 2:
         return dict.fromkeys(rows_of, layouts[0] if layouts else None)
+    speaks = {one.number for one, of in zip(members, collectives, strict=True) if len(of.op)}
     apart = [_apart(members, collectives, rows_of, layout) for layout in layouts]
     chosen: dict[str, Layout | None] = {}
-    for kind in rows_of:
-        known = [of[kind] for of in apart if kind in of]
-        most = _TIMES_APART * min(known) + _NS_APART if known else -1.0
-        fitting = (
-            layout
-            for layout, of in zip(layouts, apart, strict=True)
-            if of.get(kind, np.inf) <= most
-        )
-        chosen[kind] = next(fitting, None)
+    for kind, rows in rows_of.items():
+        runs = {one.number for one, row in zip(members, rows, strict=True) if len(row)}
+        by_layout = list(zip(layouts, apart, strict=True))
+        shared = [of for of in by_layout if kind in of[1] and _by_all(of[0], runs, speaks)]
+        known = shared or [of for of in by_layout if kind in of[1]]
+        most = _TIMES_APART * min((of[kind] for _, of in known), default=0.0) + _NS_APART
+        chosen[kind] = next((layout for layout, of in known if of[kind] <= most), None)
     return chosen
+
+
+def _by_all(layout: Layout, runs: set[int], speaks: set[int]) -> bool:
+    """Does each group run the kind with all its ranks that run collectives, or with none?"""
+    members = (set(group.ranks) & speaks for group in layout.groups)
+    return all(ranks <= runs or not ranks & runs for ranks in members)
 
 
 def _apart(

@@ -105,8 +105,10 @@ class Group:
     idle: tuple[IdleSplit, ...] = ()  # of each rank: while others work, while nobody does
     measured: Measured | None = field(repr=False, default=None)
     title: str = ""  # of one of several process groups
+    own_batch: str = ""  # where its cycles are not those of the headline: of which batch they are
     missing: tuple[int, ...] = ()  # its ranks that were not read
     parts: tuple[Group, ...] = ()  # the process groups, where there are several
+    left_out: str = ""  # too many collectives did not match: in place of who is late
     lost: tuple[str, ...] = ()  # collectives that could be given to no process group, in words
     paths: Paths | None = field(repr=False, default=None)  # over several process groups
     base_ns: int = 0  # of their times

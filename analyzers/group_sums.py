@@ -13,6 +13,7 @@ from specscope.analyzers.collective_times import LATE_CAUSES, UNKNOWN_CAUSE, Tim
 from specscope.analyzers.collectives import Member
 from specscope.analyzers.columns import Bool, Int
 from specscope.analyzers.critical_path import PATH_WHATS, Paths
+from specscope.analyzers.cycles import leading
 from specscope.analyzers.group_rows import FirstCycle, PathRow, RankStage
 from specscope.analyzers.statistics import Float, bootstrap, interval
 from specscope.analyzers.words import ACCEPT, STAGES, STATES, VERIFY
@@ -39,6 +40,24 @@ def steady_cycles(
         unmarked &= one.cycles.mark[numbers - more] == 0
     steady = counted & unmarked
     return numbers[steady if steady.any() else counted]
+
+
+def own_lead(
+    members: Sequence[Member],
+    shift: Sequence[int],
+    whole: range,
+    lead: tuple[str, int | None] | None,
+) -> tuple[str, int | None] | None:
+    """Kind and batch of the headline; where the members have no such cycle, their own batch."""
+    if lead is None or len(steady_cycles(members, shift, whole, lead)):
+        return lead
+    own = leading([one.cycles for one in members if one.cycles is not None])
+    return own if own is not None and own[0] == lead[0] else lead
+
+
+def batch_words(lead: tuple[str, int | None] | None) -> str:
+    """The batch, in words."""
+    return "no known batch" if lead is None or lead[1] is None else f"batch {lead[1]}"
 
 
 def _by_cycle(matched: Matched, values: Int, rows: Bool, cycles: Int) -> Int:

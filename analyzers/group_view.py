@@ -15,6 +15,7 @@ from specscope.analyzers import (
     fused_bounds,
     group_gates,
     group_joint,
+    group_left_out,
     group_parts,
     group_sums,
     group_words,
@@ -67,9 +68,24 @@ def together(
     found_on = [collectives.collectives_of(one, rules.families) for one in members]
     if not any(len(one.op) for one in found_on):
         return None  # ranks that do not speak to each other, or only whole graph replays on record
+    return group_left_out.counted(
+        _by_groups(run, members, known, found_on, lead, models or Models()), members, found_on
+    )
+
+
+def _by_groups(
+    run: Run,
+    members: Sequence[Member],
+    known: Sequence[Attribution | None],
+    found_on: Sequence[Collectives],
+    lead: tuple[str, int | None] | None,
+    models: Models,
+) -> Group:
+    """The members as one process group or as several, as far as something says their groups."""
+    numbers = tuple(one.number for one in members)
     tp = run.context.get("tp")
     found = group_parts.split(members, found_on, process_groups.assign(members, found_on, tp))
-    work = _Work(run, lead, models or Models())
+    work = _Work(run, lead, models)
     if not found.parts and not found.known:
         assumption = f"The {len(numbers)} ranks read are taken for one tensor-parallel group"
         expected = group_gates.expected_size(run)
@@ -164,7 +180,12 @@ def _one(
     size = None if missing else len(numbers)
     rates = bandwidth.rates(matched, times, sizes, size)
     measured = Measured(matched, clocks, times, paths, members[0].base, sizes, rates, shift)
-    group = _group(members, measured, whole, work.lead, assumption)
+    lead = group_sums.own_lead(members, shift, whole, work.lead)
+    group = _group(members, measured, whole, lead, assumption)
+    if lead is not None and lead != work.lead and group.rows:
+        own, others = group_sums.batch_words(lead), group_sums.batch_words(work.lead)
+        more = f"; its cycles are those of {own}, the headline's of {others}"
+        group = replace(group, own_batch=own, assumption=group.assumption + more)
     if len(usable) == len(members):
         steady = np.array(group.cycles, np.int64)
         idle = idle_together.split(usable, [one.base for one in members], shift, clocks, steady)
@@ -191,6 +212,11 @@ def notes(group: Group | None) -> list[Note]:
         for one in group.measured_parts
         if one.measured is not None
         for line in one.measured.matched.differing
+    ]
+    differing += [
+        f"{one.title}: all, for its ranks have no cycle of one kind and batch in common"
+        for one in group.parts
+        if one.measured is not None and not one.rows
     ]
     differing += group.lost
     if differing:

@@ -37,7 +37,7 @@ class ProcessGroup:
     @property
     def title(self) -> str:
         """Its names, where it has any, and its ranks."""
-        ranks = f"ranks {_ranges(self.ranks)}"
+        ranks = f"ranks {ranges(self.ranks)}"
         return f"{'/'.join(self.names)} ({ranks})" if self.names else ranks
 
 
@@ -202,7 +202,7 @@ def part_of(one: Collectives, rows: Int) -> Collectives:
     return replace(one, **columns)
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def ranges(numbers: Sequence[int]) -> str:
     """`0-3, 8`: numbers that follow one another as a range."""
     parts: list[list[int]] = []
     for number in numbers:

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 from specscope.analyzers import marks
 from specscope.analyzers.attribution import Attribution
 from specscope.analyzers.coverage import Coverage
+from specscope.analyzers.cycles import leading
 from specscope.analyzers.links import LAUNCHING
+from specscope.analyzers.process_groups import ranges
 from specscope.analyzers.rank import Rank
 from specscope.analyzers.words import percent
 from specscope.traces.kineto_names import CAPTURE_BEGIN, call_kind
@@ -21,6 +23,7 @@ from specscope.traces.run import Run
 
 MIN_CYCLES = 3
 MIN_PLACED = 0.9
+ONE_REPLICA = "the ranks ran different batches; give the ranks of one replica"
 # Notes of the assembly that say that the files given are not of one capture.
 _NOT_ONE_CAPTURE = ("times_apart", "world_size_differs")
 
@@ -88,7 +91,7 @@ def _why(
         return [f"no stages found on rank {lost}: nothing in its trace names or shows them"]
     if kind != "speculation":
         return [_too_few(0)]
-    return _by_coverage(run, coverage, on_host)
+    return _by_coverage(run, attributed, coverage, kind, on_host)
 
 
 def _no_stages(run: Run) -> str:
@@ -156,12 +159,40 @@ def _too_few(cycles: int) -> str:
     return f"{cycles} whole speculation cycle{'' if cycles == 1 else 's'}, {MIN_CYCLES} are needed"
 
 
-def _by_coverage(run: Run, coverage: Sequence[Coverage], on_host: bool) -> list[str]:
+def batches_apart(attributed: Sequence[Attribution], kind: str | None) -> str:
+    """Which ranks ran at which batch, where one has no cycle at the leading batch; empty else."""
+    lead = leading([one.cycles for one in attributed])
+    if lead is None or all(one.cycles.of(*lead).any() for one in attributed):
+        return ""
+    by_batch: dict[str, list[int]] = {}
+    for one in attributed:
+        own = leading([one.cycles])
+        if own is None or own[0] != kind:
+            return ""
+        by_batch.setdefault("no known batch" if own[1] is None else f"batch {own[1]}", []).append(
+            one.number
+        )
+    if len(by_batch) < 2:
+        return ""
+    return ", ".join(
+        f"rank{'s' if len(numbers) > 1 else ''} {ranges(numbers)} at {batch}"
+        for batch, numbers in by_batch.items()
+    )
+
+
+def _by_coverage(
+    run: Run,
+    attributed: Sequence[Attribution],
+    coverage: Sequence[Coverage],
+    kind: str | None,
+    on_host: bool,
+) -> list[str]:
     """Too few cycles, rows that are missing, too little that rests on evidence."""
     found: list[str] = []
     cycles = min((c.cycles for c in coverage), default=0)
     if cycles < MIN_CYCLES:
-        found.append(_too_few(cycles))
+        apart = batches_apart(attributed, kind)
+        found.append(f"{apart}: {ONE_REPLICA}" if apart else _too_few(cycles))
     if on_host:
         return found
     for c in coverage:

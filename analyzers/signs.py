@@ -222,10 +222,16 @@ def _launches(report: Report, shares: dict[str, StageShare]) -> Pairs:
 def _group(report: Report) -> Pairs:
     """Waiting and transferring, and who is late; nothing where ranks do not correspond."""
     group = report.group
-    if group is None or group.refused or not group.rows:
+    if group is None or group.refused or group.left_out or not group.rows:
         yield from _alone(report)
         return
-    over = [row for row in group.rows if row.rank is None]
+    # Shares of a cycle at another batch are not those of the headline's.
+    apart = {one.title for one in group.parts if one.own_batch}
+    found = [row for row in group.rows if row.group is None or row.group not in apart]
+    if not found:
+        return
+    over = [row for row in found if row.rank is None]
+    ranks = sorted({row.rank for row in found if row.rank is not None})
     for row in over:
         yield f"{row.stage}.wait.ms", row.wait_ns / 1e6
         yield f"{row.stage}.wait.share", row.wait_share
@@ -235,25 +241,20 @@ def _group(report: Report) -> Pairs:
     yield "cycle.transfer.ms", sum(row.transfer_ns for row in over) / 1e6
     waits = {
         rank: (
-            sum(row.wait_ns for row in group.rows if row.rank == rank) / 1e6,
-            sum(row.wait_share for row in group.rows if row.rank == rank),
+            sum(row.wait_ns for row in found if row.rank == rank) / 1e6,
+            sum(row.wait_share for row in found if row.rank == rank),
         )
-        for rank in group.ranks
+        for rank in ranks
     }
     most = max(waits.values())
     yield "waiting_rank.wait.ms", most[0]
     yield "waiting_rank.wait.share", most[1]
-    late = {
-        rank: sum(row.late_ns or 0.0 for row in group.rows if row.rank == rank)
-        for rank in group.ranks
-    }
+    late = {rank: sum(row.late_ns or 0.0 for row in found if row.rank == rank) for rank in ranks}
     if in_all := sum(late.values()):
         rank = max(late, key=lambda one: late[one])
         yield "late_rank", float(rank)
         yield "late_rank.share", late[rank] / in_all
-        worst = max(
-            (row for row in group.rows if row.rank == rank), key=lambda row: row.late_ns or 0.0
-        )
+        worst = max((row for row in found if row.rank == rank), key=lambda row: row.late_ns or 0.0)
         if worst.cause not in (None, "unknown"):
             for cause, word in _LATENESS.items():
                 yield f"late_rank.by_{word}", float(worst.cause == cause)

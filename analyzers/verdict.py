@@ -160,11 +160,18 @@ def _confidence(
 
 
 def without_speculation(
-    steps: int, step_ns: float | None, kind: str | None, open_steps: int, engine: str | None
+    steps: int,
+    step_ns: float | None,
+    kind: str | None,
+    open_steps: int,
+    engine: str | None,
+    batches_apart: str = "",
 ) -> Verdict:
     """The verdict on a run without speculation: steps are given, shares are not the question.
 
     `open_steps` were begun and have no end on record: a step ends where the next begins.
+    `batches_apart` says which ranks ran at which batch, where one has no cycle
+    at the leading batch.
     """
     reason = "no speculation in this trace"
     if steps and step_ns is not None:
@@ -173,9 +180,10 @@ def without_speculation(
         text = (
             f"{open_steps} step{'s' if open_steps != 1 else ''} begun, none with its end on record"
         )
+    apart = (f"{batches_apart}: the ranks ran different batches",) if batches_apart else ()
     return Verdict(
-        f"No speculation in this trace: {text}",
+        f"No speculation in this trace: {'; '.join((text, *apart))}",
         confidence_reason=reason,
-        refused=(reason,),
+        refused=(reason, *apart),
         recapture=recapture.call(engine),
     )

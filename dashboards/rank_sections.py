@@ -81,6 +81,8 @@ def wait_grids(report: Report, group: Group, most_ranks: int | None = None) -> l
     names = list(dict.fromkeys(row.group for row in group.rows))
     shown = names if most_ranks is None else _most_taking(group, names)
     grids = [wait_grid(report, group, most_ranks, name) for name in shown]
+    # A header alone says nothing: what is there is too little for a row.
+    grids = [grid for grid in grids if grid.rows]
     if len(shown) < len(names) and grids:
         more = f"{grids[-1].note}; {len(names) - len(shown)} process groups more"
         grids[-1] = replace(grids[-1], note=more)
@@ -96,14 +98,19 @@ def wait_grid(
     title = f"Collectives of all ranks a {lap(report)}: waiting and transferring"
     if name is not None:
         title = f"Collectives of {clean(name)} a {lap(report)}: waiting and transferring"
+        part = next((one for one in group.parts if one.title == name), group)
+        cycles, own_batch = part.cycles, part.own_batch
+    else:
+        cycles, own_batch = group.cycles, ""
     if any(row.fused for row in own):
         title += " (fused ones: with the norm)"
-    count = len(group.cycles)
+    of = f" of {own_batch}" if own_batch else ""
     return Grid(
         title,
         columns,
         tuple(_stage_rows(own, most_ranks, ("",) * (len(columns) - 1))),
-        note=f"medians of {count_text(count)} {lap(report)}s; shares: their 95 % interval",
+        note=f"medians of {count_text(len(cycles))} {lap(report)}s{of}; "
+        "shares: their 95 % interval",
         words_last=True,
     )
 

@@ -381,7 +381,10 @@ def coverage_lines(report: Report) -> list[str]:
     evidence = ", ".join(clean(word) for word in report.verdict.evidence)
     by = f", stages told by: {evidence}" if evidence else ""
     if rows:
-        lines.append(f"{spread(row.cycles for row in rows)} whole {lap(report)}s{each}{by}")
+        batch = report.facts.get("batch")
+        # A rank without such a cycle ran at another batch.
+        of = f" of batch {batch}" if batch and not min(row.cycles for row in rows) else ""
+        lines.append(f"{spread(row.cycles for row in rows)} whole {lap(report)}s{of}{each}{by}")
     losses = sum(report.tables["losses"]["count"].to_pylist())
     lines.append(
         f"{count_text(losses)} losses in the input:" if losses else "no losses in the input"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from specscope.traces.errors import UsageError
 
@@ -42,6 +43,8 @@ def engine_options(command: Command) -> Command:
 def chosen(engine: str, ray_address: str | None) -> Iterator[Engine | None]:
     """The engine that was asked for, None for this process. Raises UsageError."""
     if engine == IN_PROCESS:
+        if ray_address and _was_typed("ray_address"):
+            raise UsageError("--ray-address is the cluster of --engine ray: give both, or neither")
         yield None
         return
     if not ray_address:
@@ -54,3 +57,11 @@ def chosen(engine: str, ray_address: str | None) -> Iterator[Engine | None]:
 
     with connected(ray_address) as found:
         yield found
+
+
+def _was_typed(option: str) -> bool:
+    """Does the command line say it? An address in the environment asks for nothing."""
+    context = click.get_current_context(silent=True)
+    return (
+        context is not None and context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+    )

@@ -68,7 +68,7 @@ def test_ranks_that_do_not_correspond_are_refused_with_the_reason(run: Run) -> N
     files = [public / f"2023-04-llm-train-rank{rank}of128.json.gz" for rank in (0, 1)]
     done = run(*files)
     assert (done.code, done.out) == (exits.UNSUPPORTED, "")
-    assert "sampled or filtered" in done.err
+    assert "traces of two different runs, or sampled or filtered" in done.err
     assert len(done.err.splitlines()) == 1
 
 
@@ -168,3 +168,15 @@ def test_a_stage_with_two_sizes_is_one_line(run: Run) -> None:
     done = run(RECORDING, "--message-bytes", "draft=1", "--message-bytes", "draft=2")
     assert (done.code, done.out) == (exits.WRONG_USAGE, "")
     assert "says draft twice" in done.err
+
+
+def test_a_cluster_without_its_engine_is_wrong_usage(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address in the environment is for those commands that ask for a cluster."""
+    done = run(RECORDING, "--ray-address", "local")
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
+    assert "--engine ray" in done.err
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    assert run(RECORDING, "--quiet").code == 0

@@ -166,9 +166,16 @@ def _without_copies(
             kept.append((path, tables))
             continue
         if not chosen_by_us:
+            ranks = (same[1].rank, tables.rank)
+            # Under one number "ranks 0 and 0" would name two ranks where there is one.
+            of = (
+                f"of rank {ranks[0]}"
+                if ranks[0] == ranks[1]
+                else f"(ranks {ranks[0]} and {ranks[1]})"
+            )
             raise UsageError(
                 f"{printable(same[0], 200)} and {printable(path, 200)} are the same recording "
-                f"(ranks {same[1].rank} and {tables.rank}); give one of them"
+                f"{of}; give one of them"
             )
         listed.append(f"{_title(path)}: the same recording as {_title(same[0])}")
         text = f"{_title(path)} is the same recording as {_title(same[0])}: it is not read"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specscope.analyzers import group_tables
+from specscope.analyzers import group_tables, group_view, signs
 from specscope.analyzers.collective_times import LATE_CAUSES
 from specscope.analyzers.group_rows import Group
 from specscope.dashboards.json_group import group_json
@@ -313,11 +314,105 @@ def test_tables_and_json_say_the_group_of_every_row() -> None:
     assert {row["group"] for row in tree["stages"]} == titles
 
 
+def with_another_library(drawn: DrawnGroups, ranks: Ranks) -> DrawnGroups:
+    """Those ranks run all-reduces of another library, as a replica set up otherwise does."""
+    attributed = list(drawn.attributed)
+    for rank in ranks:
+        one = attributed[rank]
+        kinds = RULES.families(one.rank.ops.names)
+        names = [
+            "void sglang::cross_device_reduce_1stage<__nv_bfloat16, 2>(RankData*)"
+            if kind == "nccl.allreduce"
+            else name
+            for name, kind in zip(one.rank.ops.names, kinds, strict=True)
+        ]
+        attributed[rank] = replace(
+            one, rank=replace(one.rank, ops=replace(one.rank.ops, names=names))
+        )
+    return replace(drawn, attributed=attributed)
+
+
+def test_a_layout_of_which_only_some_ranks_run_a_kind_is_not_that_kinds() -> None:
+    """Replicas with other kernel libraries, where the world of all ranks is listed as well."""
+    unused = replace(WORLD, kernel="")
+    drawn = draw_groups(
+        source(), [TP, unused], lambda _: 0, ONE_HOST, lateness(60_000, (1,)), recorded=False
+    )
+    found = check(with_another_library(drawn, (2, 3)), *PAIRS)
+    matched = [part(found, ranks).measured for ranks in PAIRS]
+    kinds = [set(one.matched.kind) for one in matched if one is not None]
+    assert kinds[0] - kinds[1] == {"nccl.allreduce"}
+    assert kinds[1] - kinds[0] == {"custom.allreduce"}
+    assert not found.left_out and found.sentence
+
+
+def test_where_most_collectives_match_nobody_is_judged_by_the_rest() -> None:
+    """Nineteen of twenty are the world's, whose ranks do not correspond."""
+    world = Kind((ALL,), group_name="world")
+    drawn = draw_groups(source(), [world, TP], every(20), ONE_HOST, lateness(60_000, (1,)))
+    found = with_another_library(drawn, (2, 3)).group()
+    assert found.rows and found.sentence == found.left_out
+    assert "collectives of rank 0 are left out of matching" in found.sentence
+    assert "world (ranks 0-3): the collectives of the ranks do not correspond" in found.sentence
+    assert "neither the wire nor a late rank can be named" in found.sentence
+    report = replace(reports.bundled(), group=found)
+    assert not [name for name in signs.of(report) if "transfer" in name or "wait" in name]
+    on_record = f"{len(collective_kinds()):,}"
+    assert re.search(rf"[ \n]\d\d\sof\s{on_record}\scollectives", printed(found))
+
+
+def at_batches(drawn: DrawnGroups, batches: dict[int, int]) -> DrawnGroups:
+    attributed = [
+        replace(one, cycles=replace(one.cycles, batch=[batches[rank]] * len(one.cycles)))
+        for rank, one in enumerate(drawn.attributed)
+    ]
+    return replace(drawn, attributed=attributed)
+
+
+def test_a_replica_at_another_batch_has_its_rows_at_its_own() -> None:
+    drawn = draw_groups(source(), [TP], lambda _: 0, ONE_HOST, lateness(60_000, (1,)))
+    found = at_batches(drawn, {0: 1, 1: 1, 2: 8, 3: 8}).group()
+    assert [one.own_batch for one in found.parts] == ["", "batch 8"]
+    assert {row.rank for row in found.rows} == {None, *ALL}
+    assert "its cycles are those of batch 8, the headline's of batch 1" in found.assumption
+    assert re.search(r"cycles\sof\sbatch\s8;", printed(found))
+    # What is said of the cycle's causes is of the headline's cycles.
+    report = replace(reports.bundled(), group=found)
+    own = {row.rank: row for row in found.rows if row.stage == "verify"}
+    assert own[0].wait_ns > 0
+    alone = replace(found, rows=tuple(r for r in found.rows if "0-1" in (r.group or "")))
+    assert signs.of(report) == signs.of(replace(report, group=alone))
+
+
+def test_a_group_whose_ranks_share_no_batch_is_named() -> None:
+    drawn = draw_groups(source(), [TP], lambda _: 0, ONE_HOST, lateness(60_000, (1,)))
+    found = at_batches(drawn, {0: 1, 1: 1, 2: 8, 3: 4}).group()
+    assert {row.rank for row in found.rows} == {None, 0, 1}
+    texts = [note.text for note in group_view.notes(found)]
+    assert any("attn_tp (ranks 2-3): all, for its ranks have no cycle" in text for text in texts)
+
+
+def printed(group: Group) -> str:
+    file = io.StringIO()
+    print_group(replace(reports.bundled(), group=group), console_for(file, 80))
+    return file.getvalue()
+
+
+def test_a_group_too_small_for_a_row_has_no_header() -> None:
+    drawn = draw_groups(source(), [TP, WORLD], every(4), CLOCKS, lateness(60_000, (2,)))
+    found = drawn.group()
+    tiny = tuple(
+        replace(row, wait_share=0.0, transfer_share=0.0) if "0-1" in (row.group or "") else row
+        for row in found.rows
+    )
+    text = printed(replace(found, rows=tiny))
+    assert "Collectives of attn_tp (ranks 0-1) a cycle" not in text
+    assert "Collectives of attn_tp (ranks 2-3) a cycle" in text
+
+
 def test_every_group_has_its_rows_on_the_terminal() -> None:
     drawn = draw_groups(source(), [TP, WORLD], every(4), CLOCKS, lateness(60_000, (2,)))
-    file = io.StringIO()
-    print_group(replace(reports.bundled(), group=drawn.group()), console_for(file, 80))
-    lines = file.getvalue().splitlines()
+    lines = printed(drawn.group()).splitlines()
     assert max(map(len, lines)) <= 80
     for title in ("world (ranks 0-3)", "attn_tp (ranks 0-1)", "attn_tp (ranks 2-3)"):
         assert any(line.startswith(f"Collectives of {title} a cycle") for line in lines)

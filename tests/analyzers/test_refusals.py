@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import pytest
 
 import specscope
 from specscope.analyzers.report import Report
+from specscope.dashboards.json_report import json_text
+from specscope.dashboards.terminal import plain_report
 from tests.analyzers.cases_ranges import share_trace
+from tests.build import GEMM, Timeline
 
 
 def trace() -> dict[str, Any]:
@@ -216,3 +220,64 @@ def test_events_written_twice_count_once(tmp_path: Path, share: float) -> None:
     assert twice.tables["parts"].equals(once.tables["parts"])
     losses = twice.tables["losses"].to_pylist()
     assert sum(row["count"] for row in losses if row["reason"] == "duplicate_event") == len(again)
+
+
+def two_ranks(folder: Path, one_rank: Timeline, batches: tuple[int, int]) -> Report:
+    """Two ranks of one capture that ran alike, at those batches."""
+    for rank, batch in enumerate(batches):
+        text = one_rank.to_json("torch").decode().replace("|b=1", f"|b={batch}")
+        events = json.loads(text)
+        info = events.get("distributedInfo", {}) | {"rank": rank, "world_size": 2}
+        # A copy of a recording is no second rank.
+        for event in events["traceEvents"]:
+            if gpu(event) and rank:
+                event["dur"] = float(event["dur"]) + 0.1
+        (folder / f"rank{rank}.trace.json").write_text(
+            json.dumps(events | {"distributedInfo": info})
+        )
+    return specscope.analyze(specscope.load(folder, cache=False))
+
+
+def decode_trace() -> Timeline:
+    t = Timeline()
+    for c in t.cycles(6, every=1000):
+        c.mark(f"specscope:decode|c={c.i}|b=1", 1, 900)
+        c.launch(2, 4, GEMM, 6, 930 + c.i)
+    return t
+
+
+def texts(report: Report) -> str:
+    """All that a report says in words and figures."""
+    tree = json_text(report)
+    return "\n".join([plain_report(report), tree, *report.verdict.refused])
+
+
+def test_ranks_at_different_batches_are_refused_for_that(tmp_path: Path) -> None:
+    """Each has enough cycles: that there were none would contradict the table."""
+    report = two_ranks(tmp_path, share_trace(980), (1, 8))
+    assert report.verdict.refused == (
+        "rank 0 at batch 1, rank 1 at batch 8: the ranks ran different batches; give the ranks of "
+        "one replica",
+    )
+    assert "0 to 5 whole cycles of batch 1 a rank" in plain_report(report)
+
+
+def test_ranks_at_one_batch_are_not_refused(tmp_path: Path) -> None:
+    assert two_ranks(tmp_path, share_trace(980), (8, 8)).verdict.refused == ()
+
+
+@pytest.mark.parametrize("one_rank", [share_trace(980), decode_trace()])
+@pytest.mark.parametrize("batches", [(1, 8), (8, 1), (8, 8)])
+def test_no_figure_of_nothing_reaches_a_text(
+    tmp_path: Path, one_rank: Timeline, batches: tuple[int, int]
+) -> None:
+    report = two_ranks(tmp_path, one_rank, batches)
+    assert not re.search(r"\bnan\b", texts(report), re.IGNORECASE)
+
+
+def test_steps_at_different_batches_give_the_median_of_one_batch(tmp_path: Path) -> None:
+    report = two_ranks(tmp_path, decode_trace(), (8, 1))
+    assert report.verdict.headline == (
+        "No speculation in this trace: 5 decode steps, median 1.00 ms; rank 0 at batch 8, rank 1 "
+        "at batch 1: the ranks ran different batches"
+    )

@@ -77,6 +77,13 @@ def test_copies_that_the_user_names_are_an_error_with_both_names(tmp_path: Path)
         load([SOURCE / RANK0, copy], cache=False)
 
 
+def test_copies_of_one_rank_under_its_own_number_name_that_rank_once(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.trace.json.gz"
+    copy.write_bytes((SOURCE / RANK0).read_bytes())
+    with pytest.raises(UsageError, match=r"are the same recording of rank 0; give one of them"):
+        load([SOURCE / RANK0, copy], cache=False)
+
+
 def test_a_rank_beyond_its_world_is_named_and_not_compared(tmp_path: Path, run: Run) -> None:
     (tmp_path / RANK0).symlink_to(SOURCE / RANK0)
     renumbered(tmp_path, SOURCE / RANK1, 1, 5)
