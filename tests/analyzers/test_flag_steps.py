@@ -13,7 +13,7 @@ from specscope.analyzers import flag_steps, mends
 from specscope.analyzers.causes import Causes, judge, with_mends
 from specscope.dashboards.cause_sections import flag_line
 from specscope.traces.context import read_context
-from tests.shared import shared
+from tests.shared import shared_path
 
 SGLANG, VLLM = ("sglang", "0.5.12.post1"), ("vllm", "0.32.0")
 LAUNCH = ["python3", "-m", "sglang.launch_server", "--tp-size", "2"]
@@ -89,7 +89,7 @@ V1 = "SGLANG_ENABLE_SPEC_V2=0 is set in this run: take it out"
 def test_an_own_recording_is_told_what_it_has_set(
     recording: str, mend: str, first: str | None, flag: str, do: str
 ) -> None:
-    found = steps_of(shared(f"traces/own/{recording}"))[mend]
+    found = steps_of(shared_path("traces", "own", recording))[mend]
     assert found[flag][0] == do
     out = [text for kind, text in found.values() if kind == "leave_out"]
     assert out[:1] == ([] if first is None else [first])
@@ -97,7 +97,7 @@ def test_an_own_recording_is_told_what_it_has_set(
 
 
 def test_nothing_to_do_reads_already_so() -> None:
-    folder = shared("traces/own/tp2-8b-eagle3-k3-nvlink-bs1")
+    folder = shared_path("traces", "own", "tp2-8b-eagle3-k3-nvlink-bs1")
     context, _ = read_context(folder)
     found = mended({"between.host.share": 0.2, "cycle.ms": 10.0}, SGLANG, context)["C13"]
     assert flag_line(found) == (
