@@ -17,6 +17,7 @@ from specscope.analyzers import (
     coverage,
     cycles,
     evidence_log,
+    flag_steps,
     recapture,
     refusals,
     rows,
@@ -77,7 +78,8 @@ def analyze(run: Run, options: Options | None = None) -> Report:
     if report.speculates:
         found = causes.judge(signs.of(report))
         engine, version = report.facts["engine"], report.facts["engine_version"]
-        report = replace(report, causes=causes.with_mends(found, engine, version))
+        told = flag_steps.told(run.context)
+        report = replace(report, causes=causes.with_mends(found, engine, version, told))
     if clock != evidence_log.CUDA_EVENTS:
         return report
     by_host = _attributed(prepared, options, evidence_log.HOST)

@@ -20,6 +20,7 @@ from typing import Final
 
 from specscope.analyzers import cause_rules, figures
 from specscope.analyzers.cause_rules import Cause, Condition, Sign
+from specscope.analyzers.flag_steps import Step, Told, steps
 from specscope.analyzers.mends import ENGINES, Flag, Mend, mends
 from specscope.analyzers.words import percent
 
@@ -43,6 +44,7 @@ class Finding:
     mend: Mend | None = None
     flags: tuple[Flag, ...] = ()  # of the run's own engine and version
     no_flag: str = ""  # why there is none
+    steps: tuple[Step, ...] = ()  # what to do with each flag in this run, those to leave out first
 
     @property
     def id(self) -> str:
@@ -82,13 +84,18 @@ def judge(given: Mapping[str, float]) -> Causes:
     return Causes(tuple(sorted(found, key=_rank)), simulated)
 
 
-def with_mends(found: Causes, engine: str | None, version: str | None) -> Causes:
-    """The causes with their mends, and of these the flags that this engine and version have."""
-    mended = tuple(_mended(one, engine, version) for one in found.findings)
+def with_mends(
+    found: Causes, engine: str | None, version: str | None, told: Told | None = None
+) -> Causes:
+    """The causes with their mends, and of these the flags that this engine and version have.
+
+    `told`: the run's own settings, against which the flags are held.
+    """
+    mended = tuple(_mended(one, engine, version, told or Told()) for one in found.findings)
     return replace(found, findings=mended)
 
 
-def _mended(one: Finding, engine: str | None, version: str | None) -> Finding:
+def _mended(one: Finding, engine: str | None, version: str | None, told: Told) -> Finding:
     mend = mends()[one.cause.mend]
     flags = mend.of(engine, version)
     name = next((word for word in ENGINES if word in (engine or "").lower()), None)
@@ -98,7 +105,8 @@ def _mended(one: Finding, engine: str | None, version: str | None) -> Finding:
         why = f"which version of {name} this is, no one says"
     else:
         why = f"{name} {version or ''}".rstrip()
-    return replace(one, mend=mend, flags=flags, no_flag="" if flags else why)
+    held = steps(flags, version, told)
+    return replace(one, mend=mend, flags=flags, no_flag="" if flags else why, steps=held)
 
 
 def _rank(one: Finding) -> tuple[int, float]:

@@ -11,10 +11,12 @@ from typing import Any, Final
 from specscope.analyzers.name_rules import bundled
 
 ENGINES: Final = ("sglang", "vllm")
+ACTS: Final = ("leave_out", "set", "choose")
 # Where a flag stands, and how it is written.
 FORMS: Final = {
     "option": "{}",
     "environment": "{}",
+    "library": "{}",
     "speculative": """--speculative-config '{{"{}": ...}}'""",
     "pass": """--compilation-config '{{"pass_config": {{"{}": ...}}}}'""",
 }
@@ -31,11 +33,20 @@ class Flag:
     last: str  # latest version that was read and has it; "" where the newest has it
     does: str
     narrowed: str = ""  # why versions that have it are left out; "": none is
+    act: str = "choose"  # one of ACTS
+    to: str = ""  # the value that `set` means; "": any
+    default: str = ""  # version from which on it is so where nothing is said; "": none
+    also: tuple[str, ...] = ()  # other names in the engine's arguments
 
     @property
     def flag(self) -> str:
         """As a command line or an environment has it."""
         return FORMS[self.where].format(self.name)
+
+    def is_default(self, version: str | None) -> bool:
+        """Is it so in this version where nothing is said?"""
+        number = release(version)
+        return bool(self.default) and number is not None and number >= _known(self.default)
 
     def fits(self, engine: str | None, version: str | None) -> bool:
         """Does this engine have it in this version?"""
@@ -101,6 +112,10 @@ def _mend(row: dict[str, Any]) -> Mend:
             one["last"],
             one["does"],
             one.get("narrowed", ""),
+            one["act"],
+            one.get("to", ""),
+            one.get("default", ""),
+            tuple(one.get("also", ())),
         )
         for one in row.get("flags", ())
     )

@@ -7,6 +7,7 @@ a command line. Where each stands is a table of data.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -37,31 +38,34 @@ PLACES: Final[dict[str, tuple[str, ...]]] = {
 SWITCHES: Final[dict[str, tuple[str, ...]]] = {
     "graph.off": ("disable_cuda_graph", "enforce_eager"),
 }
+_SHORT: Final = {"sc": "speculative_config", "cc": "compilation_config"}  # vLLM's
 _WORD_LIMIT: Final = 1 << 16
+_OPTION: Final = re.compile("--?[A-Za-z]")  # a negative number is a value
 
 
 def flags(server_args: Any) -> dict[str, float]:
     """The figures that the arguments give; empty where they are not known."""
-    told = _mapping(server_args)
+    told = arguments(server_args)
     found = {}
     for figure, places in PLACES.items():
-        numbers = [n for place in places for n in _numbers(_at(told, place))]
+        numbers = [n for place in places for n in _numbers(at(told, place))]
         if numbers:
             found[figure] = max(numbers)
     for figure, places in SWITCHES.items():
         if told:
-            found[figure] = float(any(_is_on(told.get(place)) for place in places))
+            found[figure] = float(any(is_on(told.get(place)) for place in places))
     return found
 
 
-def _is_on(value: Any) -> bool:
+def is_on(value: Any) -> bool:
     """An option without a value, or one that says so."""
     if isinstance(value, list):
         return not value or str(value[0]).lower() in ("true", "1")
     return value is True
 
 
-def _mapping(server_args: Any) -> dict[str, Any]:
+def arguments(server_args: Any) -> dict[str, Any]:
+    """Arguments by name; the words of a command line as lists."""
     if isinstance(server_args, Mapping):
         return {str(key): value for key, value in server_args.items()}
     if isinstance(server_args, str):
@@ -72,17 +76,19 @@ def _mapping(server_args: Any) -> dict[str, Any]:
     name = ""
     for word in server_args:
         text = str(word)
-        if text.startswith("--"):
-            name, _, value = text[2:].partition("=")
+        if _OPTION.match(text):
+            name, _, value = text.lstrip("-").partition("=")
             name = name.replace("-", "_")
+            name = _SHORT.get(name, name)
             found[name] = [value] if value else []
         elif name:
             found[name].append(text)
     return found
 
 
-def _at(told: Mapping[str, Any], place: str) -> Any:
-    if place in told:  # --speculative-config.draft_tensor_parallel_size 1
+def at(told: Mapping[str, Any], place: str) -> Any:
+    """The value at a place; None where it is not there. vLLM takes dots in an option as well."""
+    if place in told:
         return told[place]
     name, _, inner = place.partition(".")
     value = told.get(name)
@@ -95,7 +101,7 @@ def _at(told: Mapping[str, Any], place: str) -> Any:
             value = json.loads(value)
         except (ValueError, RecursionError):
             return None
-    return value.get(inner) if isinstance(value, Mapping) else None
+    return at(value, inner) if isinstance(value, Mapping) else None
 
 
 def _numbers(value: Any) -> Iterator[float]:

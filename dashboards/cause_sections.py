@@ -80,10 +80,19 @@ def bound_text(one: Finding) -> str:
 
 
 def flag_line(one: Finding) -> str:
-    """The flags that the run's own engine and version have."""
+    """What to do with the flags that the run's own engine and version have."""
     if not one.flags:
         return f"no flag known: {clean(one.no_flag)}" if one.no_flag else "no flag known"
-    return "flag: " + "; ".join(clean(f"{flag.flag} ({flag.does})", 200) for flag in one.flags)
+    texts: dict[str, list[str]] = {}
+    for step in one.steps:
+        kind = step.do if step.do in ("already", "unknown") else "do"
+        texts.setdefault(kind, []).append(clean(step.text, 200))
+    lines = [
+        f"{head}: {'; '.join(texts[kind])}"
+        for kind, head in (("do", "flag"), ("unknown", "flag, not known whether set"))
+        if kind in texts
+    ]
+    return "; ".join(lines) or f"already so in this run: {'; '.join(texts['already'])}"
 
 
 def _asked(report: Report) -> list[Finding]:

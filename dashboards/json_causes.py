@@ -34,6 +34,14 @@ def _cause(one: Finding) -> Json:
         "missing": [{"figure": name, "ask": words()[name].ask} for name in one.missing],
         "figures": {name: figure(value) for name, value in sorted(one.figures.items())},
         "mend": one.mend.advice if one.mend else None,
-        "flags": [{"flag": flag.flag, "does": flag.does} for flag in one.flags],
+        "flags": [
+            {
+                "flag": step.flag.flag,
+                "does": step.flag.does,
+                "do": step.do,
+                "text": text(step.text),
+            }
+            for step in one.steps
+        ],
         "no_flag": text(one.no_flag) or None,
     }

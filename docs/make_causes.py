@@ -33,6 +33,12 @@ work, whatever the trace shows, and no more idle than a replay leaves without th
 known, the rate after the gain is said in times the plain rate: below 1 the cause alone does not
 make speculation pay.
 
+Flags are held against the run's own settings: arguments or command line, and the variables
+`SGLANG_*`, `VLLM_*` and `NCCL_*` of its environment, from `run.json` or `meta.json`. A flag to
+leave out is shown where it is set, a flag to set where it is not yet so; where everything is, the
+page says *already so in this run*. Without settings on record it says *not known whether set*. Of
+a setting only the flag and a plain value are shown.
+
 A table of figures is judged without a trace:
 
 ```python
@@ -81,7 +87,9 @@ def flag_words(flag: Flag) -> str:
     """A flag with its versions."""
     until = f"to {flag.last}" if flag.last else "on"
     note = f"; {flag.narrowed}" if flag.narrowed else ""
-    return f"`{flag.flag}` from {flag.first} {until} ({flag.does}{note})"
+    default = f"; so by default from {flag.default} on" if flag.default else ""
+    has = f" from {flag.first} {until}" if flag.where != "library" else ""
+    return f"`{flag.flag}`{has} ({flag.does}{default}{note})"
 
 
 def figure_tables() -> Iterator[str]:

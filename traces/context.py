@@ -52,7 +52,10 @@ PLACES: Final[dict[str, tuple[str, ...]]] = {
     "simulated_acceptance": ("simulated_acceptance", "accept_length_simulated"),
     "server_args": ("server_args", "command"),
     "server_command": ("server_command", "command"),
+    "env": ("server_environment", "env"),
 }
+# Variables that change what a server does: of its environment only these are kept.
+SETTINGS: Final = ("SGLANG_", "VLLM_", "NCCL_")
 
 _NUMBERS: Final = (
     "tokens_per_second",
@@ -218,6 +221,17 @@ def _list(value: Any) -> list[float] | None:
     return value if all(0 <= n < 1e15 for n in value) else None
 
 
+def _settings(value: Any) -> dict[str, str] | None:
+    """Settings by name; empty where it is on record that there are none."""
+    if not isinstance(value, dict):
+        return None
+    return {
+        name: str(one)[:200]
+        for name, one in value.items()
+        if name.startswith(SETTINGS) and isinstance(one, str | int | float)
+    }
+
+
 def _flag(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
 
@@ -233,4 +247,5 @@ _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "accept_by_position": _rates,
     "accept_histogram": _list,
     "simulated_acceptance": _flag,
+    "env": _settings,
 }

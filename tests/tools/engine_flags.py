@@ -74,7 +74,7 @@ def wrong(engine: str, version: str, sources: Sources) -> list[str]:
     found = []
     for mend in mends.mends().values():
         for flag in mend.flags:
-            if flag.engine != engine:
+            if flag.engine != engine or flag.where == "library":
                 continue
             told, there = flag.fits(engine, version), has(engine, sources, flag)
             if told != there and (told or (read and not flag.narrowed)):
