@@ -192,6 +192,8 @@ def _report(
             "accept_length": throughput.acceptance.accept_length,
             "simulated_acceptance": throughput.acceptance.simulated or None,
         }
+    elif throughput is not None and throughput.notes:
+        facts |= {"accept_length": None}  # every source was refused
     found = [
         *run.notes,
         *options.inputs.notes,

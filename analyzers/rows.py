@@ -157,7 +157,14 @@ def facts_of(
         "model": context.get("model"),
         "draft_model": context.get("draft_model"),
         "batch": batch if batch is not None else context.get("batch"),
-        "k": next((n for n in (k, context.get("k"), _k_of_steps(attributed, engine)) if n), None),
+        "k": next(
+            (
+                n
+                for n in (k, context.get("k"), _k_of_steps(attributed, engine))
+                if n and n <= MOST_DRAFT_TOKENS
+            ),
+            None,
+        ),
         "tp": facts.get("world_size") or context.get("tp"),
         "gpus": ", ".join(g for g in gpus if g) or None,
         "link": context.get("link"),

@@ -32,6 +32,12 @@ def cycle_ns(
     """
     if given.accept_length is not None and not given.accept_length >= 1:
         raise UsageError("--accept-length includes the bonus token and is 1 or more")
+    k = context.get("k")
+    if given.accept_length is not None and isinstance(k, int) and given.accept_length > k + 1.01:
+        raise UsageError(
+            f"--accept-length {given.accept_length:g} cannot be: {k} draft tokens "
+            f"({context.get('source', 'run.json')}) give at most {k + 1}"
+        )
     if given.cycle_ms is not None:
         if not given.cycle_ms > 0:
             raise UsageError("--cycle-ms must be above 0")

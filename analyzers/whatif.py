@@ -244,10 +244,9 @@ def _unanswered(bench: Bench, grid: Mapping[str, Sequence[Prediction]]) -> dict[
 
 def _token_grids(bench: Bench) -> dict[str, Sequence[float]]:
     k = bench.throughput.k if bench.throughput is not None else None
-    steps = np.arange(4 * (k or 0) + 1)
-    if len(steps) > _MOST_POINTS:
-        steps = np.linspace(0, 4 * (k or 0), _MOST_POINTS)
-    lengths = [float(1 + step / 4) for step in steps]
+    most = k or 0
+    count = min(4 * most + 1, _MOST_POINTS)
+    lengths = [1 + most * step / max(count - 1, 1) for step in range(count)]
     return {"accept-length": lengths, "batch": (1, 2, 4, 8, 16, 32), "draft-tokens": range(1, 17)}
 
 
