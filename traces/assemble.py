@@ -166,13 +166,9 @@ def _without_copies(
             kept.append((path, tables))
             continue
         if not chosen_by_us:
-            ranks = (same[1].rank, tables.rank)
+            both = (same[1].rank, tables.rank)
             # Under one number "ranks 0 and 0" would name two ranks where there is one.
-            of = (
-                f"of rank {ranks[0]}"
-                if ranks[0] == ranks[1]
-                else f"(ranks {ranks[0]} and {ranks[1]})"
-            )
+            of = f"of rank {both[0]}" if both[0] == both[1] else f"(ranks {both[0]} and {both[1]})"
             raise UsageError(
                 f"{printable(same[0], 200)} and {printable(path, 200)} are the same recording "
                 f"{of}; give one of them"
