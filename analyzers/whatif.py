@@ -181,6 +181,8 @@ def _answer(
 
         assert asked.transfers is not None
         return put_in(bench, asked.transfers, asked.transfers_name)
+    if name == "batch":
+        return levers_tokens.batch_asked(bench, int(value))
     if name in _BY_TOKENS:
         return _BY_TOKENS[name](bench, value)
     return predict(bench, every[name], value)
