@@ -137,7 +137,7 @@ def _why_not(report: Report) -> str:
     if group.refused:
         return f"waiting cannot be told from transferring: {group.refused}"
     if not group.rows:
-        return "no whole cycle of one kind and batch that all ranks have, so nothing can be said of a cycle"
+        return "the ranks have no whole cycle of one kind and batch in common"
     return ""
 
 
