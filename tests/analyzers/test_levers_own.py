@@ -134,7 +134,7 @@ def test_as_many_steps_as_there_are_change_nothing() -> None:
     assert "simulated by the server" in found.curve.basis
 
 
-def test_with_a_baseline_a_verify_of_fewer_tokens_meets_the_line() -> None:
+def test_with_a_baseline_a_verify_of_fewer_tokens_costs_at_least_the_plain_step() -> None:
     """Batch 4 lies half-way between the plain step's 8 tokens and the verify's 32."""
     inputs = Inputs(plain=own_replays.report_of("tp2-70b-plain-shm-bs8"))
     report = analyze(specscope.load(own_replays.OWN / SHM, cache=False), Options(inputs=inputs))
@@ -147,7 +147,7 @@ def test_with_a_baseline_a_verify_of_fewer_tokens_meets_the_line() -> None:
     assert found.corrected is not None
     now = found.corrected.cycle_ns
     # The host's time before verify does not shrink with it, so not quite all of it is gained.
-    assert now - half.cycle_ns[0] == pytest.approx(16 * line.per_token_ns, rel=0.1)
+    assert now - half.cycle_ns[0] == pytest.approx(24 * line.per_token_ns, rel=0.1)
     assert half.cycle_ns[1] == pytest.approx(now)
     assert "outside of those measured (8 to 32)" in outside.refused
     assert "steps" in {row.lever for row in found.ranked}
