@@ -29,8 +29,18 @@ def _schema(*fields: tuple[str, pa.DataType, str]) -> pa.Schema:
 
 RUNS = _schema(
     ("path", _TEXT, "what was read, as a whole path"),
-    ("outcome", _TEXT, "answered, refused (figures without a verdict), unreadable, duplicate"),
-    ("reason?", _TEXT, "why there is no verdict; null: there is one"),
+    (
+        "outcome",
+        _TEXT,
+        "answered (also: it does not speculate), refused (figures without a verdict), unreadable, "
+        "duplicate",
+    ),
+    (
+        "reason?",
+        _TEXT,
+        "why no stage is named, such as `no speculation in this trace`, which is an answer too; "
+        "null: one is named",
+    ),
     ("sentence?", _TEXT, "the verdict in words"),
     ("stage?", _TEXT, "stage that the verdict speaks of"),
     ("share?", _NUMBER, "its share of the cycle"),
