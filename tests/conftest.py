@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,8 +25,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Nothing captures standard error yet."""
+    """Nothing captures standard error yet.
+
+    A shell that runs the tests in its background has them ignore interrupts, and so what they
+    start; tests of interrupts need them heard.
+    """
     WATCHDOG.open(2)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

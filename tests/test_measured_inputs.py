@@ -260,5 +260,5 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 @pytest.mark.parametrize("word", ["file:///etc/passwd", "ftp://x/y", "gopher://x"])
 def test_only_http_is_an_address(word: str) -> None:
     assert not fetch.is_address(word)
-    with pytest.raises(UsageError, match="does not exist"):
+    with pytest.raises(UsageError, match="an address is http or https only"):
         measured_inputs.read(Measured(metrics=(word,)))
