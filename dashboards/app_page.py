@@ -101,8 +101,9 @@ def new_page(title: str, access: Access) -> Any:
     require_dash()
     import dash
 
+    # The name is also that of Flask's logger, which is silenced below: never the package's own.
     page = dash.Dash(
-        "specscope",
+        __name__,
         server=True,
         requests_pathname_prefix=access.base,
         routes_pathname_prefix=access.base,

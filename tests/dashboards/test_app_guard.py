@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -340,3 +341,12 @@ def test_without_dash_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "dash", None)
     with pytest.raises(UsageError, match=r"pip install 'specscope\[dashboard\]'"):
         app_page.new_page("a page", Access())
+
+
+def test_a_page_does_not_silence_the_warnings_of_the_package(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app_page.new_page("a page", Access())
+    with caplog.at_level(logging.WARNING, "specscope"):
+        logging.getLogger("specscope").warning("specscope: heard")
+    assert caplog.messages == ["specscope: heard"]
