@@ -21,7 +21,7 @@ from tests.dashboards import reports
 HOST = "gpu-box-17"
 USER = "mallory"
 FILE = f"{HOST}_4242.1712345678901234567.pt.trace.json"
-KERNEL = f"void gemm_of_/home/{USER}/work/my-very-long-folder/kernels/fused_attention_of_mine.cu"
+KERNEL = f"void gemm_of_/home/{USER}/code/my-very-long-folder/kernels/fused_attention_of_mine.cu"
 MODEL = f"/home/{USER}/models/Llama-3-70B"
 ARGUMENTS = {
     "model_path": MODEL,
