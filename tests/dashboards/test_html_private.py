@@ -69,7 +69,7 @@ def words(page: str) -> str:
 
 def test_planted_values_are_on_the_page_only_when_asked_for(planted: Any) -> None:
     whole = words(html_page(planted, environment=True))
-    assert f"/home/{USER}/work" in whole
+    assert f"/home/{USER}/code" in whole
     assert FILE in whole
     assert MODEL in whole
     page = words(html_page(planted))
